@@ -2,6 +2,7 @@ import type { IdleMeasurement } from './idle.ts';
 import type { BlockedMeasurement, BudgetMeasurement, DrainMeasurement } from './measure.ts';
 import { programCpuMsPerPod } from './programCpu.ts';
 import type { TakeOverMeasurement } from './takeOver.ts';
+import { isOurs } from './target.ts';
 
 /** A figure of a run. Its title names it in printed tables, in recorded files and in docs/performance.md. */
 export interface Column<T> {
@@ -32,7 +33,7 @@ export const drainColumns: readonly Column<DrainMeasurement>[] = [
   {
     title: 'Temporal CPU ms/pod',
     value: ({ target, cpuSeconds, pods }) =>
-      target === 'ours' ? perPod(cpuSeconds['temporal'], pods) : undefined,
+      isOurs(target) ? perPod(cpuSeconds['temporal'], pods) : undefined,
     digits: 1,
   },
   { title: 'settling s', value: ({ settling }) => settling.seconds, digits: 2 },

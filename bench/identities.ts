@@ -7,7 +7,7 @@ import { type Resource, resources } from '../kube/resources.ts';
 import { type ApiServer, ask } from '../sandbox/apiserver.ts';
 import { workerIdentity } from '../sandbox/kubernetes.ts';
 import type { Sandbox } from '../sandbox/sandbox.ts';
-import { type TargetName, targetNames } from './target.ts';
+import { isOurs, type TargetName, targetNames } from './target.ts';
 
 /** The namespace of the peers' ServiceAccounts. */
 const namespace = 'bench-identities';
@@ -59,7 +59,7 @@ export function userOf(target: TargetName): string {
 }
 
 function serviceAccountOf(target: TargetName): { namespace: string; name: string } {
-  return target === 'ours' ? workerIdentity : { namespace, name: target };
+  return isOurs(target) ? workerIdentity : { namespace, name: target };
 }
 
 /**
@@ -73,10 +73,14 @@ export async function createIdentities(
   server: ApiServer,
 ): Promise<Record<TargetName, string>> {
   await apply(kube, resources.namespaces, { metadata: { name: namespace } });
-  const kubeconfigs: Partial<Record<TargetName, string>> = { ours: sandbox.workerKubeconfig };
+  const { workerKubeconfig } = sandbox;
+  const kubeconfigs: Partial<Record<TargetName, string>> = {
+    ours: workerKubeconfig,
+    'ours-lifecycle': workerKubeconfig,
+  };
   for (const name of targetNames) {
     await apply(kube, flowSchemas, flowSchema(name));
-    if (name === 'ours') continue;
+    if (isOurs(name)) continue;
     await apply(kube, serviceAccounts, { metadata: { name, namespace } });
     await apply(kube, clusterRoleBindings, administrator(name));
     kubeconfigs[name] = await writeKubeconfig(sandbox, server, name);
@@ -99,7 +103,7 @@ function flowSchema(target: TargetName): KubeObject {
   const spec = {
     // Takes precedence over the FlowSchema of all ServiceAccounts (9000), which has the same priority level.
     matchingPrecedence: 1000,
-    priorityLevelConfiguration: { name: target === 'ours' ? 'workload-low' : 'exempt' },
+    priorityLevelConfiguration: { name: isOurs(target) ? 'workload-low' : 'exempt' },
     distinguisherMethod: { type: 'ByUser' },
     rules: [
       {

@@ -70,7 +70,10 @@ async function buildAll({ targets }: Options): Promise<OperatorBuilds> {
   return builds;
 }
 
-async function measureAll({ benchmarks, profile }: Options, builds: OperatorBuilds): Promise<ResultsFile> {
+async function measureAll(
+  { benchmarks, targets, profile }: Options,
+  builds: OperatorBuilds,
+): Promise<ResultsFile> {
   const file: ResultsFile = {
     startedAt: startedAt.toISOString(),
     machine: machineOf(),
@@ -79,6 +82,7 @@ async function measureAll({ benchmarks, profile }: Options, builds: OperatorBuil
   };
   const testbedOptions = {
     nodes: nodesFor(benchmarks),
+    evictionRequest: targets.includes('ours-lifecycle'),
     profile,
     log: quietLog(),
     signal: stop.signal,

@@ -4,29 +4,50 @@ import { MAINTENANCE_FINALIZER, NODE_MAINTENANCE, temporalNames } from '../api/n
 import type { NodeMaintenance } from '../api/nodeMaintenance.ts';
 import { isTrue } from '../domain/common/conditions.ts';
 import { forEachBounded } from '../kube/bounded.ts';
-import { resources } from '../kube/resources.ts';
+import { type Resource, resources } from '../kube/resources.ts';
 import { until } from '../sandbox/until.ts';
 import { Silence } from './silence.ts';
 import type { Testbed } from './testbed.ts';
-import type { Attempt, DrainRequest, Target, TargetMetrics } from './target.ts';
+import type { Attempt, DrainRequest, Target, TargetMetrics, TargetName } from './target.ts';
 import { warmUp } from './warmUp.ts';
 import { unregister, WorkerProcess } from './worker.ts';
 
 /** This project: the worker runs, and NodeMaintenances of stage Drain request the drain. */
-export const ours: Target = {
-  name: 'ours',
-  async prepare(testbed, { maintenances, isWarm }) {
-    const worker = await WorkerProcess.start(testbed);
-    try {
-      if (isWarm) await warmUp(testbed, (node) => drainAndComplete(testbed, node));
-      return new OurDrain(testbed, worker, maintenances, await worker.requests());
-    } catch (error) {
-      await worker.stop();
-      await unregister(testbed);
-      throw error;
-    }
-  },
-};
+export const ours = targetWith('ours', { requests: [resources.evacuations], options: [] });
+
+/** The same with EvictionRequests, which the worker serves itself. */
+export const oursLifecycle = targetWith('ours-lifecycle', {
+  requests: [resources.evictionRequests, resources.evictions],
+  options: ['--eviction-api=lifecycle', '--eviction-request-controller'],
+});
+
+interface Setup {
+  /** By what pods are asked to leave. */
+  requests: readonly Resource[];
+  /** Of the worker. */
+  options: readonly string[];
+}
+
+function targetWith(name: TargetName, { requests, options }: Setup): Target {
+  return {
+    name,
+    async prepare(testbed, { maintenances, isWarm }) {
+      const worker = await WorkerProcess.start(testbed, ...options);
+      try {
+        if (isWarm) await warmUp(testbed, (node) => drainAndComplete(testbed, node));
+        return new OurDrain(
+          testbed,
+          { worker, requests, requestsBefore: await worker.requests() },
+          maintenances,
+        );
+      } catch (error) {
+        await worker.stop();
+        await unregister(testbed);
+        throw error;
+      }
+    },
+  };
+}
 
 const settleTimeoutMs = 120_000;
 const completeTimeoutMs = 120_000;
@@ -36,6 +57,7 @@ const maxInFlight = 16;
 class OurDrain implements Attempt {
   readonly #testbed: Testbed;
   readonly #worker: WorkerProcess;
+  readonly #requests: readonly Resource[];
   readonly #maintenances: readonly NodeMaintenance[];
   readonly #requestsBefore: number;
   #isCreated = false;
@@ -43,12 +65,16 @@ class OurDrain implements Attempt {
 
   constructor(
     testbed: Testbed,
-    worker: WorkerProcess,
+    {
+      worker,
+      requests,
+      requestsBefore,
+    }: { worker: WorkerProcess; requests: readonly Resource[]; requestsBefore: number },
     maintenances: DrainRequest['maintenances'],
-    requestsBefore: number,
   ) {
     this.#testbed = testbed;
     this.#worker = worker;
+    this.#requests = requests;
     this.#maintenances = maintenances.map(maintenanceOf);
     this.#requestsBefore = requestsBefore;
   }
@@ -74,10 +100,14 @@ class OurDrain implements Attempt {
   async settle(signal: AbortSignal): Promise<void> {
     const probe = async () => {
       await sleep(pollMs);
-      const { items } = await this.#testbed.kube.list(resources.evacuations);
-      return items.length === 0 ? undefined : `${items.length} remain`;
+      const lists = await Promise.all(this.#requests.map((one) => this.#testbed.kube.list(one)));
+      const left = lists.reduce((sum, { items }) => sum + items.length, 0);
+      return left === 0 ? undefined : `${left} remain`;
     };
-    await until('the Evacuations to be removed', probe, { timeoutMs: settleTimeoutMs, signal });
+    await until(`the ${this.#requests[0]?.plural} to be removed`, probe, {
+      timeoutMs: settleTimeoutMs,
+      signal,
+    });
     const ownRequests = (await this.#worker.requests()) - this.#requestsBefore;
     this.#metrics = { ...this.#metrics, ownRequests };
   }

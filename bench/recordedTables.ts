@@ -28,6 +28,7 @@ function timeText(minutes: number): string {
 const tablesBy: Readonly<Record<RecordingName, (file: RecordedFile) => string[]>> = {
   drains: drainTables,
   'large-drains': drainTables,
+  'eviction-requests': drainTables,
   peers: () => ['The figures of all programs are in [performance-peers.md](performance-peers.md).'],
   budget: ({ results }) => [fenced(results.map((result) => programTable(result, budgetShown)))],
   readiness: ({ results }) => results.flatMap(readinessTables),

@@ -37,9 +37,15 @@ const peers: Recording = {
   section: 'Peers',
   benchmarks: '1x250,10x70,50x100,budget,each:100x5,overlap:20x10,cold:1x250',
   kinds: ['Drain', 'Budget'],
-  targets: targetNames,
+  targets: targetNames.filter((name) => name !== 'ours-lifecycle'),
   runs: 3,
   minutes: 240,
+};
+const evictionRequests: Recording = {
+  ...drains,
+  section: 'EvictionRequests',
+  targets: ['ours', 'ours-lifecycle', 'floor'],
+  minutes: 20,
 };
 const budget: Recording = {
   section: 'One PodDisruptionBudget',
@@ -90,6 +96,7 @@ export const recordings = {
   drains,
   'large-drains': largeDrains,
   peers,
+  'eviction-requests': evictionRequests,
   budget,
   readiness,
   held,

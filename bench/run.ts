@@ -11,14 +11,14 @@ import {
 } from './thresholds.ts';
 import type { Testbed } from './testbed.ts';
 import { budgetFloor } from './budgetFloor.ts';
-import { isOperator, type Target, type TargetName } from './target.ts';
+import { isOperator, isOurs, type Target, type TargetName } from './target.ts';
 import { floor } from './floor.ts';
 import { measureHeld } from './held.ts';
 import { measureIdle } from './idle.ts';
 import { kubectl, kubectlPerNode } from './kubectl.ts';
 import { type DrainMeasurement, measureBlocked, measureBudget, measureDrain } from './measure.ts';
 import type { Options } from './options.ts';
-import { ours } from './ours.ts';
+import { ours, oursLifecycle } from './ours.ts';
 import type { OperatorBuilds } from './peers/build.ts';
 import { operatorTarget } from './peers/target.ts';
 import { measureReadiness } from './readiness.ts';
@@ -27,7 +27,13 @@ import { measureTakeOvers } from './takeOver.ts';
 import { measureTraffic } from './traffic.ts';
 import type { Benchmark, BenchmarkOf } from './benchmarks.ts';
 
-const ownTargets = { ours, kubectl, 'kubectl-per-node': kubectlPerNode, floor };
+const ownTargets = {
+  ours,
+  'ours-lifecycle': oursLifecycle,
+  kubectl,
+  'kubectl-per-node': kubectlPerNode,
+  floor,
+};
 
 /** Everything that a benchmark needs in addition to its testbed. */
 export interface Plan {
@@ -105,7 +111,7 @@ async function runAll<T extends DrainMeasurement>(
       report(`${title} took ${measurement.wallSeconds.toFixed(2)} s${disturbance(measurement)}`);
       runs.push(measurement);
     } catch (error) {
-      if (name === 'ours' || signal.aborted) throw error;
+      if (isOurs(name) || signal.aborted) throw error;
       const reason = error instanceof Error ? error.message : String(error);
       report(`${title} failed: ${reason}`);
       failures.push({ target: name, run, reason });

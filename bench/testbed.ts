@@ -40,6 +40,8 @@ export interface Testbed {
 
 export interface TestbedOptions {
   nodes: number;
+  /** The apiserver serves lifecycle.k8s.io. */
+  evictionRequest: boolean;
   profile?: string | undefined;
   log: Log;
   signal: AbortSignal;
@@ -53,9 +55,9 @@ export async function withTestbed<T>(
 ): Promise<T> {
   const dir = await mkdtemp(join(tmpdir(), 'node-maintenance-bench-'));
   try {
-    const { report, signal } = options;
+    const { nodes, evictionRequest, report, signal } = options;
     const audit = await auditOptions(dir);
-    const sandbox = await startSandbox({ dir, nodes: options.nodes, ...audit, report, signal });
+    const sandbox = await startSandbox({ dir, nodes, evictionRequest, ...audit, report, signal });
     try {
       return await useSandbox({ sandbox, auditLog: new AuditLog(audit.auditLogs) }, options, use);
     } finally {

@@ -88,6 +88,7 @@ const slice = (cpuSeconds: number, answer: number) => ({
 const results: Readonly<Record<RecordingName, () => BenchmarkResult[]>> = {
   drains: () => [drains('1x250'), drains('10x70')],
   'large-drains': () => [drains('100x30')],
+  'eviction-requests': () => [drains('1x250')],
   peers: () => [drains('1x250')],
   budget: () => {
     const waits = { rejectedPerSecond: 0, budgetStartSeconds: 1.5, longestWait: 1.42, p99Wait: 1.09 };
@@ -348,6 +349,7 @@ describe('recorded results', () => {
 const drawn: Readonly<Record<RecordingName, readonly string[]>> = {
   drains: ['3.94', '2.98'],
   'large-drains': ['3.94', '100 nodes x 30 pods'],
+  'eviction-requests': [],
   peers: [],
   budget: ['68.8', '1.42', '1.09'],
   readiness: ['0.23', '0.72', '8.7', '285'],

@@ -45,6 +45,11 @@ describe('tiers', () => {
       ],
     },
     {
+      when: 'a pod of the second tier is requested while one of the first is there',
+      written: drained().askedByRequest('low').askedByRequest('high'),
+      broken: [contains('tiers: Pod default/high')],
+    },
+    {
       when: 'the first tier is gone',
       written: drained().asked('low').podGone('low').asked('high'),
       broken: [],
@@ -253,11 +258,25 @@ describe('pods', () => {
     {
       when: 'with two Evacuations',
       written: drained().asked('low').asked('low', { name: 'second' }),
-      broken: ['once: Pod default/low had 2 Evacuations at a time'],
+      broken: ['once: Pod default/low had 2 evacuations at a time'],
     },
     {
       when: 'with another Evacuation after the first was withdrawn',
       written: drained().asked('low').withdrawn('low').asked('low', { name: 'second' }),
+      broken: [],
+    },
+    {
+      when: 'with two EvictionRequests',
+      written: drained().askedByRequest('low').askedByRequest('low', { name: 'second' }),
+      broken: ['once: Pod default/low had 2 evictionrequests at a time'],
+    },
+    {
+      when: 'with another EvictionRequest after the first was withdrawn, and an Evacuation for it',
+      written: drained()
+        .askedByRequest('low')
+        .askedByRequest('low', { intent: 'Withdrawn' })
+        .askedByRequest('low', { name: 'second' })
+        .asked('low'),
       broken: [],
     },
     {

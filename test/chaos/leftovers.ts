@@ -61,7 +61,7 @@ function podProblems({ metadata: { namespace, name }, spec }: RawPod): string[] 
 }
 
 export async function readFinalWorld(
-  { kube, temporal }: Pick<Testbed, 'kube' | 'temporal'>,
+  { kube, temporal, evictionApi }: Pick<Testbed, 'kube' | 'temporal' | 'evictionApi'>,
   names: Names,
 ): Promise<FinalWorld> {
   const { prefix } = names;
@@ -72,13 +72,14 @@ export async function readFinalWorld(
     kube.list(resources.leases, { namespace: NODE_LEASE_NAMESPACE }),
     kube.get(resources.nodeDisruptionBudgets, { name: NODE_DISRUPTION_BUDGET_NAME }),
   ]);
-  const [evacuations, maintenances, windows] = await Promise.all([
-    kube.list(resources.evacuations, { namespace: prefix }),
+  const [maintenances, windows] = await Promise.all([
     kube.list(resources.nodeMaintenances),
     kube.list(resources.maintenanceWindows),
   ]);
   const objects = [
-    ...evacuations.items.map(({ metadata }) => `evacuations ${prefix}/${metadata.name}`),
+    ...(await listRequests({ kube, evictionApi }, names)).map(
+      ({ resource, metadata }) => `${resource.plural} ${prefix}/${metadata.name}`,
+    ),
     ...maintenances.items
       .filter(({ metadata }) => isOurs(metadata.name))
       .map(({ metadata }) => `nodemaintenances ${metadata.name}`),
@@ -108,18 +109,33 @@ export async function readFinalWorld(
   };
 }
 
+/** Lists everything by which the pods of a run are asked to leave. */
+async function listRequests(
+  { kube, evictionApi }: Pick<Testbed, 'kube' | 'evictionApi'>,
+  { prefix }: Names,
+): Promise<{ resource: Resource; metadata: KubeObject['metadata'] }[]> {
+  const { evacuations, evictionRequests, evictions } = resources;
+  const served = evictionApi === 'lifecycle' ? [evacuations, evictionRequests, evictions] : [evacuations];
+  const lists = await Promise.all(
+    (served as Resource[]).map(async (resource) => {
+      const { items } = await kube.list(resource, { namespace: prefix });
+      return items.map(({ metadata }) => ({ resource, metadata }));
+    }),
+  );
+  return lists.flat();
+}
+
 /** Removes what a run has left against its promises, so that the next one is not disturbed. */
-export async function removeLeftovers({ kube, temporal }: Testbed, names: Names): Promise<void> {
+export async function removeLeftovers({ kube, temporal, evictionApi }: Testbed, names: Names): Promise<void> {
   const isOurs = ({ metadata: { name } }: KubeObject) => name.startsWith(`${names.prefix}-`);
   for (const resource of [resources.maintenanceWindows, resources.nodeMaintenances] as Resource[])
     for (const { metadata } of (await kube.list(resource)).items.filter(isOurs))
       await remove(kube, resource, metadata);
-  const evacuations = resources.evacuations as Resource;
-  for (const { metadata } of (await kube.list(evacuations, { namespace: names.prefix })).items)
-    await remove(kube, evacuations, metadata);
+  for (const { resource, metadata } of await listRequests({ kube, evictionApi }, names))
+    await remove(kube, resource, metadata);
   const policies = resources.nodeReadinessPolicies as Resource;
   await remove(kube, policies, { name: names.prefix });
-  const { openRuns, schedules } = await readFinalWorld({ kube, temporal }, names);
+  const { openRuns, schedules } = await readFinalWorld({ kube, temporal, evictionApi }, names);
   for (const id of openRuns) await temporal.workflow.getHandle(id).terminate('the run is over');
   for (const id of schedules) await temporal.schedule.getHandle(id).delete();
 }

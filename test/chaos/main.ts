@@ -2,7 +2,7 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { startSandbox } from '../../sandbox/sandbox.ts';
-import { auditOptions, createTestbed } from './testbed.ts';
+import { createTestbed, sandboxOptions } from './testbed.ts';
 import { type Options, parseOptions } from './options.ts';
 import { addResults, recordOf } from './results.ts';
 import { type RunResult, runScenario } from './run.ts';
@@ -25,16 +25,16 @@ function scenarioWith({ steps }: Options, seed: number): Scenario {
   return steps === undefined ? scenario : withSteps(scenario, steps);
 }
 
-async function main({ keep, json }: Options): Promise<number> {
+async function main({ keep, evictionApi, json }: Options): Promise<number> {
   const dir = await mkdtemp(join(tmpdir(), 'node-maintenance-chaos-'));
   const stop = new AbortController();
   for (const name of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const)
     process.once(name, () => stop.abort(new Error('Interrupted; everything is stopped again')));
-  const audit = await auditOptions(dir);
-  const sandbox = await startSandbox({ dir, nodes: 1, ...audit, report: log, signal: stop.signal });
+  const served = await sandboxOptions(dir, evictionApi);
+  const sandbox = await startSandbox({ dir, nodes: 1, ...served, report: log, signal: stop.signal });
   const results: RunResult[] = [];
   try {
-    const testbed = await createTestbed(sandbox, audit.auditLogs ?? '');
+    const testbed = await createTestbed(sandbox, served.auditLogs ?? '', evictionApi);
     for (const scenario of scenarios) {
       if (stop.signal.aborted) break;
       log(
@@ -43,7 +43,8 @@ async function main({ keep, json }: Options): Promise<number> {
       const result = await runScenario(testbed, scenario, { report: log });
       results.push(result);
       print(lineOf(result));
-      for (const violation of result.violations) print(violationText(violation, result.seed));
+      for (const violation of result.violations)
+        print(violationText(violation, { seed: result.seed, evictionApi }));
       if (json !== undefined) await addResults(json, [recordOf(result)]);
     }
     await testbed.close();

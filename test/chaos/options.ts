@@ -1,4 +1,5 @@
-import { Command, CommanderError, InvalidArgumentError } from 'commander';
+import { Command, CommanderError, InvalidArgumentError, Option } from 'commander';
+import type { EvictionApi } from './testbed.ts';
 
 export interface Options {
   runs: number;
@@ -9,6 +10,8 @@ export interface Options {
   /** Shows the scenarios and runs nothing. */
   show: boolean;
   keep: boolean;
+  /** By which the workers ask pods to leave. */
+  evictionApi: EvictionApi;
   json: string | undefined;
 }
 
@@ -27,6 +30,14 @@ export function parseOptions(argv: readonly string[], seed: number): Options {
     )
     .option('--show', 'print the scenarios and run nothing', false)
     .option('--keep', 'keep the servers and files of the run, for reading', false)
+    .addOption(
+      new Option(
+        '--eviction-api <api>',
+        'by what pods are asked to leave; pods with evacuators have an Evacuation either way',
+      )
+        .choices(['evacuation', 'lifecycle'] satisfies EvictionApi[])
+        .default('evacuation'),
+    )
     .option('--json <file>', 'add the results to this file')
     .exitOverride();
   try {
@@ -41,9 +52,10 @@ export function parseOptions(argv: readonly string[], seed: number): Options {
     steps,
     show,
     keep,
+    evictionApi,
     json,
-  } = command.opts<Partial<Options> & Pick<Options, 'runs' | 'seed' | 'show' | 'keep'>>();
-  return { runs, seed: first, steps, show, keep, json };
+  } = command.opts<Partial<Options> & Pick<Options, 'runs' | 'seed' | 'show' | 'keep' | 'evictionApi'>>();
+  return { runs, seed: first, steps, show, keep, evictionApi, json };
 }
 
 function positive(text: string): number {

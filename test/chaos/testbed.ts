@@ -11,9 +11,13 @@ import { insist } from './insist.ts';
 import { priorities, type Priority } from './scenario.ts';
 import { WorkerSlot } from './workerSlot.ts';
 
+/** By which the workers ask pods to leave. With lifecycle.k8s.io they are the controller of EvictionRequests, too. */
+export type EvictionApi = 'evacuation' | 'lifecycle';
+
 /** The servers that chaos runs share, one run after the other. Each run has names of its own. */
 export interface Testbed {
   sandbox: Sandbox;
+  evictionApi: EvictionApi;
   /** The administrator's client, past all faults of networks. */
   kube: Kube;
   temporal: Client;
@@ -23,20 +27,31 @@ export interface Testbed {
   close(): Promise<void>;
 }
 
-/** Lets the apiserver of a sandbox write the audit log by which runs are checked. */
-export async function auditOptions(dir: string): Promise<Pick<SandboxOptions, 'auditLogs' | 'auditPolicy'>> {
+/** Lets the apiserver of a sandbox serve the API, and write the audit log by which runs are checked. */
+export async function sandboxOptions(
+  dir: string,
+  evictionApi: EvictionApi,
+): Promise<Pick<SandboxOptions, 'auditLogs' | 'auditPolicy' | 'evictionRequest'>> {
   const auditLogs = join(dir, 'audit');
   await mkdir(auditLogs, { recursive: true });
-  return { auditLogs, auditPolicy: fileURLToPath(new URL('audit-policy.yaml', import.meta.url)) };
+  return {
+    auditLogs,
+    auditPolicy: fileURLToPath(new URL('audit-policy.yaml', import.meta.url)),
+    evictionRequest: evictionApi === 'lifecycle',
+  };
 }
 
-export async function createTestbed(sandbox: Sandbox, auditDir: string): Promise<Testbed> {
+export async function createTestbed(
+  sandbox: Sandbox,
+  auditDir: string,
+  evictionApi: EvictionApi,
+): Promise<Testbed> {
   const kube = connectKube({ kubeconfig: sandbox.kubeconfig, userAgent: 'chaos', log: silentLog });
   const connection = await Connection.connect({ address: sandbox.temporalAddress });
   const temporal = new Client({ connection, namespace: sandbox.temporalNamespace });
   const slots: WorkerSlot[] = [];
   const workerSlots = async (count: number) => {
-    while (slots.length < count) slots.push(await WorkerSlot.create(sandbox));
+    while (slots.length < count) slots.push(await WorkerSlot.create(sandbox, evictionApi));
     for (const unused of slots.slice(count)) await unused.stop();
     return slots.slice(0, count);
   };
@@ -51,7 +66,7 @@ export async function createTestbed(sandbox: Sandbox, auditDir: string): Promise
         fieldManager: 'chaos',
       }),
     );
-  return { sandbox, kube, temporal, auditLog: new AuditLogFile(auditDir), workerSlots, close };
+  return { sandbox, evictionApi, kube, temporal, auditLog: new AuditLogFile(auditDir), workerSlots, close };
 }
 
 export function priorityClassOf(priority: Priority): string {

@@ -1,6 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
+import type { KubeObject } from '../../api/core.ts';
 import type { NodeMaintenance, NodeMaintenanceStage } from '../../api/nodeMaintenance.ts';
-import { resources } from '../../kube/resources.ts';
+import { type Resource, resources } from '../../kube/resources.ts';
 import { NodeLeases } from '../../node-lease/nodeLeases.ts';
 import { selectNodes } from '../kit/resources.ts';
 import { windowWorkflowIdOf, workflowIdOf } from '../kit/temporalNames.ts';
@@ -160,20 +161,29 @@ export class Users {
     await insist(`pod ${name}`, () => this.#testbed.kube.create(resources.pods, pod as never));
   }
 
+  /** Deletes an Evacuation, and an EvictionRequest, of the pods on the node. */
   async #deleteEvacuation({ node }: ActionOf<'DeleteEvacuation'>): Promise<void> {
-    const { kube } = this.#testbed;
+    const { kube, evictionApi } = this.#testbed;
     const namespace = this.#names.prefix;
+    const fieldSelector = `spec.nodeName=${this.#names.of(node)}`;
     await insist('the deletion of an Evacuation', async () => {
-      const [pods, { items }] = await Promise.all([
-        kube.list(resources.pods, { namespace, fieldSelector: `spec.nodeName=${this.#names.of(node)}` }),
-        kube.list(resources.evacuations, { namespace }),
-      ]);
+      const pods = await kube.list(resources.pods, { namespace, fieldSelector });
       const uids = new Set(pods.items.map(({ metadata }) => metadata.uid));
-      const found = items.find(({ spec }) => uids.has(spec.podRef.uid));
-      if (found === undefined) return;
-      const { name, uid = '' } = found.metadata;
-      await kube.delete(resources.evacuations, { namespace, name }, { uid });
+      const evacuations = await kube.list(resources.evacuations, { namespace });
+      const evacuation = evacuations.items.find(({ spec }) => uids.has(spec.podRef.uid));
+      if (evacuation !== undefined) await this.#deleteRequest(resources.evacuations, evacuation);
+      if (evictionApi !== 'lifecycle') return;
+      const requests = await kube.list(resources.evictionRequests, { namespace });
+      const request = requests.items.find(({ spec }) => uids.has(spec.target.pod.uid));
+      if (request !== undefined) await this.#deleteRequest(resources.evictionRequests, request);
     });
+  }
+
+  async #deleteRequest(
+    resource: Resource,
+    { metadata: { namespace, name, uid = '' } }: KubeObject,
+  ): Promise<void> {
+    await this.#testbed.kube.delete(resource, { namespace, name }, { uid });
   }
 
   async #openWindow(): Promise<void> {

@@ -1,12 +1,17 @@
 import { invariants, type Violation } from './invariants/invariants.ts';
 import { eventText } from './invariants/check.ts';
+import type { EvictionApi } from './testbed.ts';
 
 /** Formats a violation with what shows it, and the command that replays it. */
-export function violationText({ invariant, message, events }: Violation, seed: number): string {
+export function violationText(
+  { invariant, message, events }: Violation,
+  { seed, evictionApi }: { seed: number; evictionApi: EvictionApi },
+): string {
+  const api = evictionApi === 'evacuation' ? '' : ` --eviction-api ${evictionApi}`;
   return [
     `seed ${seed} broke "${invariant}" (${invariants[invariant]}):`,
     `  ${message}`,
     ...events.map((event) => `  audit: ${eventText(event)}`),
-    `  again: npm run chaos -- --runs 1 --seed ${seed}`,
+    `  again: npm run chaos -- --runs 1 --seed ${seed}${api}`,
   ].join('\n');
 }

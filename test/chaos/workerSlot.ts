@@ -5,6 +5,7 @@ import type { Sandbox } from '../../sandbox/sandbox.ts';
 import { startWorker, type WorkerProcess } from '../kit/worker.ts';
 import { UnreliableNetwork } from '../kube/unreliableNetwork.ts';
 import type { ApiserverFault, NetworkFault } from './fault.ts';
+import type { EvictionApi } from './testbed.ts';
 import { UnreliableApiserver } from './unreliableApiserver.ts';
 
 /** Debian package libfaketime (`npm run debian-packages`): without it clocks do not jump. */
@@ -18,27 +19,34 @@ const restartMs = 200;
 /** Times that a person would not wait for. */
 const settings = { EVACUATOR_RESPONSE: '2', READINESS_GRACE: '1', NODE_LEASE_DURATION: '30' };
 
+const apiSettings: Record<EvictionApi, Record<string, string>> = {
+  evacuation: {},
+  lifecycle: { EVICTION_API: 'lifecycle', EVICTION_REQUEST_CONTROLLER: 'true' },
+};
+
 /** A place for a worker process, with a network of its own to the apiserver and to Temporal, and with a clock of its own. */
 export class WorkerSlot {
   readonly #sandbox: Sandbox;
+  readonly #evictionApi: EvictionApi;
   readonly #apiserver: Awaited<ReturnType<typeof UnreliableApiserver.before>>;
   readonly #temporal: Awaited<ReturnType<typeof UnreliableNetwork.beforePort>>;
   readonly #clock: string | undefined;
   #worker: WorkerProcess | undefined;
   #isAlive = false;
 
-  private constructor(sandbox: Sandbox, parts: Pick<Parts, 'apiserver' | 'temporal' | 'clock'>) {
+  private constructor(sandbox: Sandbox, evictionApi: EvictionApi, parts: Parts) {
     this.#sandbox = sandbox;
+    this.#evictionApi = evictionApi;
     this.#apiserver = parts.apiserver;
     this.#temporal = parts.temporal;
     this.#clock = parts.clock;
   }
 
-  static async create(sandbox: Sandbox): Promise<WorkerSlot> {
+  static async create(sandbox: Sandbox, evictionApi: EvictionApi): Promise<WorkerSlot> {
     const apiserver = await UnreliableApiserver.before(sandbox.workerKubeconfig);
     const temporal = await UnreliableNetwork.beforePort(Number(sandbox.temporalAddress.split(':')[1]));
     const clock = canJumpClocks ? join(sandbox.dir, `clock-${crypto.randomUUID()}`) : undefined;
-    const slot = new WorkerSlot(sandbox, { apiserver, temporal, clock });
+    const slot = new WorkerSlot(sandbox, evictionApi, { apiserver, temporal, clock });
     slot.setClock(0);
     return slot;
   }
@@ -51,7 +59,14 @@ export class WorkerSlot {
     const sandbox = this.#sandbox;
     const worker = startWorker(
       { ...sandbox, workerKubeconfig: this.#apiserver.kubeconfig, temporalAddress: this.#temporal.address },
-      { env: { ...settings, TEMPORAL_ADDRESS: this.#temporal.address, ...this.#clockVariables() } },
+      {
+        env: {
+          ...settings,
+          ...apiSettings[this.#evictionApi],
+          TEMPORAL_ADDRESS: this.#temporal.address,
+          ...this.#clockVariables(),
+        },
+      },
     );
     this.#isAlive = true;
     void worker.exited().then(() => {

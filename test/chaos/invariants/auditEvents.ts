@@ -106,6 +106,14 @@ export class AuditLogBuilder {
     return this.#written('create', 'evacuations', object as KubeObject, { user });
   }
 
+  /** As `asked`, by an EvictionRequest. */
+  askedByRequest(pod: string, { name = pod, intent = 'Eviction' } = {}): this {
+    const metadata = { name, namespace: 'default', uid: `request-${name}` };
+    const object = { metadata, spec: { target: { pod: { name: pod, uid: pod } }, intent } };
+    const verb = intent === 'Eviction' ? 'create' : 'patch';
+    return this.#written(verb, 'evictionrequests', object as KubeObject, { user: workerAccount });
+  }
+
   withdrawn(pod: string): this {
     const metadata = { name: pod, namespace: 'default', uid: `evacuation-${pod}`, deletionTimestamp: 'now' };
     return this.#written('patch', 'evacuations', {

@@ -1,5 +1,6 @@
 import type { KubeObject, Lease, NodeSelector, OwnerReference } from '../../../api/core.ts';
 import type { Evacuation } from '../../../api/evacuation.ts';
+import type { EvictionRequest } from '../../../api/lifecycle.ts';
 import { leaseHolderOf, NODE_LEASE_NAMESPACE, SYSTEM_NAMESPACE, workerUser } from '../../../api/names.ts';
 import type { DrainPlanEntry, NodeMaintenance, PodType } from '../../../api/nodeMaintenance.ts';
 import type { AuditEvent, AuditLog, Write } from './audit.ts';
@@ -45,7 +46,9 @@ export interface LeaseState {
   last: AuditEvent;
 }
 
-export interface EvacuationState {
+/** An Evacuation, or an EvictionRequest. */
+export interface RequestState {
+  api: RequestApi;
   podUid: string;
   isWithdrawn: boolean;
   isGone: boolean;
@@ -59,13 +62,15 @@ export class ClusterState {
   readonly maintenances = new Map<string, MaintenanceState>();
   /** By the name of the node. */
   readonly leases = new Map<string, LeaseState>();
-  readonly evacuations = new Map<string, EvacuationState>();
+  /** By API, namespace and name. */
+  readonly requests = new Map<string, RequestState>();
 
   apply(write: Write): void {
     const { resource, namespace } = write;
     if (resource === 'pods' || resource === 'pods/status') this.#applyPod(write);
     if (resource === 'nodemaintenances') this.#applyMaintenance(write);
-    if (resource === 'evacuations' || resource === 'evacuations/status') this.#applyEvacuation(write);
+    const [api] = resource.split('/');
+    if (isRequestApi(api)) this.#applyRequest(api, write);
     if (resource === 'leases' && namespace === NODE_LEASE_NAMESPACE) this.#applyLease(write);
   }
 
@@ -134,20 +139,22 @@ export class ClusterState {
     });
   }
 
-  #applyEvacuation({ object, namespace, name, verb, event }: Write): void {
+  #applyRequest(api: RequestApi, { object, namespace, name, verb, event }: Write): void {
     if (object === undefined) {
-      const gone = this.evacuations.get(`${namespace}/${name}`);
+      const gone = this.requests.get(`${api}/${namespace}/${name}`);
       if (verb === 'delete' && gone !== undefined) gone.isGone = true;
       return;
     }
-    const { metadata, spec, status } = object as Evacuation;
-    const isWithdrawn = metadata.deletionTimestamp !== undefined || verb === 'delete';
+    const { metadata } = object;
+    const isDeleted = metadata.deletionTimestamp !== undefined || verb === 'delete';
     const hasFinalizers = (metadata.finalizers ?? []).length > 0;
-    this.evacuations.set(`${namespace}/${metadata.name}`, {
-      podUid: spec.podRef.uid,
-      isWithdrawn,
-      isGone: isWithdrawn && !hasFinalizers,
-      isForbidden: status?.evacuationCancellationPolicy === 'Forbid',
+    const { intent } = (object as EvictionRequest).spec;
+    this.requests.set(`${api}/${namespace}/${metadata.name}`, {
+      api,
+      podUid: targetOf(object).uid,
+      isWithdrawn: isDeleted || (api === 'evictionrequests' && intent !== 'Eviction'),
+      isGone: isDeleted && !hasFinalizers,
+      isForbidden: (object as Evacuation).status?.evacuationCancellationPolicy === 'Forbid',
       last: event,
     });
   }
@@ -204,9 +211,27 @@ function nodesOf({ nodeSelectorTerms }: NodeSelector): ReadonlySet<string> {
 
 export const isOfWorker = ({ user }: { user: string }) => user === workerAccount;
 
-/** Returns whether the worker created an Evacuation by this write. */
-export function isRequest(write: Write): boolean {
-  return isOfWorker(write) && write.resource === 'evacuations' && write.verb === 'create';
+/** What a pod is asked to leave by. */
+type RequestApi = 'evacuations' | 'evictionrequests';
+
+function isRequestApi(resource: string | undefined): resource is RequestApi {
+  return resource === 'evacuations' || resource === 'evictionrequests';
+}
+
+function targetOf({ spec }: KubeObject & { spec?: unknown }): { name: string; uid: string } {
+  const { podRef, target } = spec as Partial<Evacuation['spec'] & EvictionRequest['spec']>;
+  return podRef ?? target?.pod ?? { name: '', uid: '' };
+}
+
+/** Returns the pod that the worker asked to leave by this write: it created an Evacuation or an EvictionRequest. Undefined for other writes. */
+export function requestedPodOf({
+  user,
+  resource,
+  verb,
+  object,
+}: Write): { name: string; uid: string } | undefined {
+  const isCreated = isOfWorker({ user }) && isRequestApi(resource) && verb === 'create';
+  return isCreated && object !== undefined ? targetOf(object) : undefined;
 }
 
 /** Returns the UID of the pod that an eviction, or a deletion, of the worker removed; undefined for other writes. */

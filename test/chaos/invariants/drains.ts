@@ -1,6 +1,5 @@
-import type { Evacuation } from '../../../api/evacuation.ts';
 import type { AuditEvent, AuditLog, Write } from './audit.ts';
-import { isRequest, podsIn, removedPodOf, replay } from './cluster.ts';
+import { podsIn, removedPodOf, replay, requestedPodOf } from './cluster.ts';
 import type { Violation } from './invariants.ts';
 
 /** A time in which the worker could not learn what users do, in milliseconds since the epoch: it was stopped, or cut off from the apiserver. */
@@ -107,17 +106,15 @@ function drainsIn(log: AuditLog): Drain[] {
 function leavingsIn(log: AuditLog): Leaving[] {
   const leavings: Leaving[] = [];
   replay(log, (write, state) => {
-    const podUid = isRequest(write) ? (write.object as Evacuation).spec.podRef.uid : removedPodOf(write);
+    const podUid = requestedPodOf(write)?.uid ?? removedPodOf(write);
     if (podUid === undefined) return;
-    const isForbidden = [...state.evacuations.values()].some(
-      (one) => one.podUid === podUid && one.isForbidden,
-    );
+    const isForbidden = [...state.requests.values()].some((one) => one.podUid === podUid && one.isForbidden);
     leavings.push({ what: whatOf(write), podUid, atMs: write.receivedMs, event: write.event, isForbidden });
   });
   return leavings;
 }
 
 function whatOf(write: Write): string {
-  if (isRequest(write)) return 'asked to leave';
+  if (requestedPodOf(write) !== undefined) return 'asked to leave';
   return write.resource === 'pods/eviction' ? 'evicted' : 'deleted';
 }

@@ -5,11 +5,11 @@ export const invariants = {
   tiers: 'the pods of a node leave tier by tier, for each maintenance that drains it',
   targets: 'no pod is asked to leave, evicted or deleted but on a node that a maintenance drains',
   lease: 'no node is cordoned or uncordoned, and no pod asked to leave, unless its maintenance Lease is ours',
-  once: 'no pod is evicted twice, or has two Evacuations at a time',
+  once: 'no pod is evicted twice, or has two Evacuations, or two EvictionRequests, at a time',
   cancel: 'nothing is evicted after a cancel was answered, but for requests that were in flight',
   budgets: 'no pod is deleted around its PodDisruptionBudget, or without its grace period',
   end: 'every maintenance is drained and ends when the faults are over',
-  rest: 'nothing stays cordoned, tainted, gated, locked or finalized, and no Evacuation, reservation, Schedule or run is left',
+  rest: 'nothing stays cordoned, tainted, gated, locked or finalized, and no Evacuation, EvictionRequest, Eviction, reservation, Schedule or run is left',
 } as const;
 export type Invariant = keyof typeof invariants;
 

@@ -1,7 +1,6 @@
-import type { Evacuation } from '../../../api/evacuation.ts';
 import { NODE_LEASE_NAMESPACE } from '../../../api/names.ts';
 import type { AuditLog, Write } from './audit.ts';
-import { isOfWorker, isRequest, podsIn, replay } from './cluster.ts';
+import { isOfWorker, podsIn, replay, requestedPodOf } from './cluster.ts';
 import type { Violation } from './invariants.ts';
 
 /** No node is cordoned or uncordoned, and no pod on it asked to leave, while its maintenance Lease is not ours. */
@@ -36,10 +35,10 @@ function actionOf(
   write: Write,
   nodeOf: (podUid: string) => string | undefined,
 ): { what: string; node: string } | undefined {
-  if (isRequest(write)) {
-    const { podRef } = (write.object as Evacuation).spec;
-    const node = nodeOf(podRef.uid);
-    return node === undefined ? undefined : { what: `Pod ${podRef.name} was asked to leave`, node };
+  const asked = requestedPodOf(write);
+  if (asked !== undefined) {
+    const node = nodeOf(asked.uid);
+    return node === undefined ? undefined : { what: `Pod ${asked.name} was asked to leave`, node };
   }
   if (!isOfWorker(write) || write.resource !== 'nodes' || write.verb === 'delete') return undefined;
   // As a merge patch and as a JSON patch.

@@ -1,9 +1,8 @@
-import type { Evacuation } from '../../../api/evacuation.ts';
 import type { AuditEvent, AuditLog } from './audit.ts';
-import { isRequest, podsIn, removedPodOf, replay } from './cluster.ts';
+import { podsIn, removedPodOf, replay, requestedPodOf } from './cluster.ts';
 import type { Violation } from './invariants.ts';
 
-/** No pod is evicted twice, nor has two Evacuations at a time. */
+/** No pod is evicted twice, nor has two Evacuations, or two EvictionRequests, at a time. */
 export function askedTwice(log: AuditLog): Violation[] {
   const violations: Violation[] = [];
   const pods = podsIn(log);
@@ -21,15 +20,15 @@ export function askedTwice(log: AuditLog): Violation[] {
         });
       evicted.set(uid, first ?? write.event);
     }
-    if (!isRequest(write)) return;
-    const { podRef } = (write.object as Evacuation).spec;
-    const others = [...state.evacuations.values()].filter(
-      (one) => one.podUid === podRef.uid && !one.isWithdrawn && !one.isGone,
+    const asked = requestedPodOf(write);
+    if (asked === undefined) return;
+    const others = [...state.requests.values()].filter(
+      (one) => one.api === write.resource && one.podUid === asked.uid && !one.isWithdrawn && !one.isGone,
     );
     if (others.length > 1)
       violations.push({
         invariant: 'once',
-        message: `Pod ${write.namespace}/${podRef.name} had ${others.length} Evacuations at a time`,
+        message: `Pod ${write.namespace}/${asked.name} had ${others.length} ${write.resource} at a time`,
         events: others.map(({ last }) => last),
       });
   });

@@ -1,13 +1,12 @@
-import type { Evacuation } from '../../../api/evacuation.ts';
 import type { DrainPlanEntry } from '../../../api/nodeMaintenance.ts';
 import type { AuditLog, Write } from './audit.ts';
 import {
   type ClusterState,
-  isRequest,
   type MaintenanceState,
   type PodState,
   podsIn,
   replay,
+  requestedPodOf,
 } from './cluster.ts';
 import type { Violation } from './invariants.ts';
 
@@ -20,7 +19,8 @@ export function tiersOutOfOrder(log: AuditLog): Violation[] {
   const violations: Violation[] = [];
   replay(log, (write, state) => {
     check.observe(state, write.answeredMs);
-    if (isRequest(write)) violations.push(...check.check(write, state));
+    const asked = requestedPodOf(write);
+    if (asked !== undefined) violations.push(...check.check(write, asked.uid, state));
   });
   return violations;
 }
@@ -57,10 +57,9 @@ class TierCheck {
     for (const node of new Set(draining.flatMap(({ nodes }) => [...nodes]))) this.#note(node, state);
   }
 
-  check(write: Write, state: ClusterState): Violation[] {
-    const { spec } = write.object as Evacuation;
-    const pod = state.pods.get(spec.podRef.uid) ?? this.#pods.get(spec.podRef.uid);
-    const node = pod?.node ?? this.#pods.get(spec.podRef.uid)?.node;
+  check(write: Write, podUid: string, state: ClusterState): Violation[] {
+    const pod = state.pods.get(podUid) ?? this.#pods.get(podUid);
+    const node = pod?.node ?? this.#pods.get(podUid)?.node;
     if (pod === undefined || node === undefined) return [];
     const draining = state.drainingOn(node);
     // Another invariant.
