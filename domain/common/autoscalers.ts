@@ -22,16 +22,19 @@ export function autoscalerAnnotationsOf({ metadata }: Pick<Node, 'metadata'>): s
 
 /**
  * Returns the keys that the node had before the first maintenance held it; undefined if maintenances set none on it. As with the cordon, a
- * recorded value never changes, and a maintenance that joins a node of another one inherits its record.
+ * recorded value never changes, a maintenance that joins a node of another one inherits its record, and without a record the managed fields of the
+ * node show whose the annotations are: a maintenance that was completed a moment ago leaves its own to those that hold the node.
  */
 export function autoscalerAnnotationsBefore(
-  node: Pick<Node, 'metadata'>,
+  node: Pick<Node, 'metadata'> & Managed,
   own: NodeRecord | undefined,
   { holders, enabled }: { holders: readonly (NodeRecord | undefined)[]; enabled: boolean },
 ): string[] | undefined {
   const recorded = [own, ...holders].find((record) => record?.unschedulableBefore !== undefined);
   if (recorded !== undefined) return recorded.autoscalerAnnotationsBefore;
-  return enabled ? autoscalerAnnotationsOf(node) : undefined;
+  if (!enabled) return undefined;
+  const ours = ownAutoscalerAnnotations(node);
+  return autoscalerAnnotationsOf(node).filter((key) => !ours.includes(key));
 }
 
 /** Returns the annotations to set on a node that the maintenance holds. Empty if none is missing. */

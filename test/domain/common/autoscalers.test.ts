@@ -1,6 +1,6 @@
 import { describe, expect, test } from '@jest/globals';
 import fc from 'fast-check';
-import { AUTOSCALER_ANNOTATIONS } from '../../../api/names.ts';
+import { AUTOSCALER_ANNOTATIONS, FIELD_MANAGER } from '../../../api/names.ts';
 import {
   autoscalerAnnotationsBefore,
   autoscalerAnnotationsOf,
@@ -74,6 +74,23 @@ describe('the annotations against autoscalers', () => {
         }
       }),
     );
+  });
+
+  test('are those of maintenances without a record if the apiserver knows so', () => {
+    const [first = '', second = ''] = AUTOSCALER_ANNOTATIONS;
+    const setBy = (manager: string, key: string) => ({
+      manager,
+      fieldsV1: { 'f:metadata': { 'f:annotations': { [`f:${key}`]: {} } } },
+    });
+    const managedFields = [setBy(FIELD_MANAGER, first), setBy('kubectl-annotate', second)];
+    const node = {
+      metadata: { name: 'n', annotations: { [first]: 'true', [second]: 'true' }, managedFields },
+    };
+    const alone = { holders: [], enabled: true };
+    expect(autoscalerAnnotationsBefore(node, undefined, alone)).toEqual([second]);
+    // Someone has changed the value since.
+    const changed = { metadata: { ...node.metadata, annotations: { [first]: 'false' } } };
+    expect(autoscalerAnnotationsBefore(changed, undefined, alone)).toEqual([first]);
   });
 
   test('are not set if they are turned off, nor by a maintenance that joins one that set none', () => {
