@@ -18,7 +18,7 @@ export const ours = targetWith('ours', { requests: [resources.evacuations], opti
 /** The same with EvictionRequests, which the worker serves itself. */
 export const oursLifecycle = targetWith('ours-lifecycle', {
   requests: [resources.evictionRequests, resources.evictions],
-  options: ['--eviction-api=lifecycle', '--eviction-request-controller'],
+  options: ['--eviction-api=lifecycle', '--eviction-request-controller=true'],
 });
 
 interface Setup {
