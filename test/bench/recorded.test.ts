@@ -324,7 +324,9 @@ More prose.
 });
 
 describe('recorded results', () => {
-  const page = readFileSync(join(repository, 'docs', 'performance.md'), 'utf8');
+  const written = readFileSync(join(repository, 'docs', 'performance.md'), 'utf8');
+  // The directory of a test has the files of no other section: their tables stay as they are.
+  const page = written.replaceAll(/^<!-- (?:generated:|end of) bench\/results\/.*\n/gm, '');
 
   test.each(recordingNames)('of %s replace the tables of their section, and are drawn', (name) =>
     inDirectory((directory) => {

@@ -287,9 +287,9 @@ describe('A pod of a cancelled maintenance, whose request is not withdrawn yet,'
 
   test('is not evicted, unless another maintenance drains the node', async () => {
     const node = await c.nodeNamed('cancelled');
-    const app = c.named('app');
-    const pod = await c.podOn(node, { labels: { app } });
-    const budget = c.budget({ app }, { minAvailable: 1 });
+    const labels = { app: c.named('app') };
+    const pod = await c.podOn(node, { labels });
+    const budget = c.budget(labels, { minAvailable: 1 });
     await c.applied(budget);
     const { metadata } = await c.applied(c.maintenance({ nodes: [node], stage: 'Drain' }));
     await requestOfMaintenance(pod);
