@@ -94,11 +94,12 @@ export class Capacity {
     const isOnHeldNode = ({ spec }: Pod) => held.has(spec.nodeName ?? '');
     const waiting = new Set(unplaced.map(({ pod }) => pod.metadata.uid));
     const considered = computed.considered.get(name);
+    const isComplete = !evacuate.some(isUnknown);
     return {
-      dueInMs: evacuate.some(isUnknown) ? minAgeMs : ageForReportMs,
+      dueInMs: isComplete ? ageForReportMs : minAgeMs,
       facts: {
         waits,
-        isComplete: !evacuate.some(isUnknown),
+        isComplete,
         unplaced,
         servedFirst,
         stopped,

@@ -150,8 +150,7 @@ function differingField(existing: NodeMaintenance, wanted: NodeMaintenance): str
 }
 
 function admitted({ cluster, scope, heartbeatTimeoutSeconds }: Deps, maintenance: NodeMaintenance): Admitted {
-  const { metadata, spec, status } = maintenance;
-  const plan = completeDrainPlan(spec.drainPlan);
+  const { metadata, status } = maintenance;
   return {
     name: metadata.name,
     uid: metadata.uid ?? '',
@@ -160,7 +159,7 @@ function admitted({ cluster, scope, heartbeatTimeoutSeconds }: Deps, maintenance
     stage: stageOf(maintenance),
     paused: isTrue(status?.conditions, 'Paused'),
     position: positionOf(maintenance),
-    planLength: plan.length,
+    planLength: planOf(maintenance).length,
     heartbeatTimeoutSeconds,
     nodes: selectedNodes(maintenance, cluster.nodes.list())
       .map((node) => node.metadata.name)

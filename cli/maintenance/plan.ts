@@ -8,7 +8,7 @@ import { windowMaintenancesIn } from '../../domain/windows/windowMaintenance.ts'
 import { admissionWarnings } from '../../domain/admission/maintenance.ts';
 import { type CapacityForecast, claimsToRead, forecastCapacity } from '../../domain/capacity/forecast.ts';
 import { isCordoned } from '../../domain/common/cordon.ts';
-import { completeDrainPlan, drainPlanProblems, positionOf } from '../../domain/drain/plan.ts';
+import { drainPlanProblems, planOf, positionOf } from '../../domain/drain/plan.ts';
 import { summaryOf } from '../../domain/leases/summary.ts';
 import { stageOf } from '../../domain/common/stage.ts';
 import { activeReservationsIn } from '../../domain/windows/reservations.ts';
@@ -204,7 +204,7 @@ async function planReport(kube: Kube, maintenance: NodeMaintenance, namespace: s
   const usesRequests = evictionApi !== undefined || mayHaveRequests(maintenance);
   const isDraining = stageOf(maintenance) === 'Drain';
   const preview = previewDrain({
-    plan: completeDrainPlan(maintenance.spec.drainPlan),
+    plan: planOf(maintenance),
     ...(isDraining && { from: positionOf(maintenance), fromTier: maintenance.status?.drainTier }),
     pods,
     budgets: budgets.items.map(trimPodDisruptionBudget),

@@ -16,6 +16,7 @@ import {
   imperativeStep,
   isAboutToBeCancelled,
 } from '../../domain/evictionRequests/imperative.ts';
+import { activeRequesters } from '../../domain/evictionRequests/participants.ts';
 import { assignmentOf, withCompletion } from '../../domain/evictionRequests/report.ts';
 import { backOffMs } from '../../kube/backOff.ts';
 import type { EvictionOutcome } from '../../kube/client.ts';
@@ -348,14 +349,13 @@ export class ImperativeResponder {
     }
   }
 
-  #recordEvicted({ metadata, status }: LifecycleEviction, pod: Pod): void {
-    const requesters = (status?.requesters ?? []).filter(({ intent }) => intent === 'Eviction');
-    const names = requesters.map(({ name }) => name).join(', ');
+  #recordEvicted(eviction: LifecycleEviction, pod: Pod): void {
+    const names = activeRequesters(eviction).join(', ');
     const { nodeName: node } = pod.spec;
     this.#deps.events.record(aboutPod(pod), {
       type: 'Normal',
       reason: 'Evicted',
-      message: `Evicted from node ${node} for ${names} (Eviction ${metadata.name}).`,
+      message: `Evicted from node ${node} for ${names} (Eviction ${eviction.metadata.name}).`,
       node,
     });
   }

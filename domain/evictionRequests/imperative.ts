@@ -13,6 +13,7 @@ import {
   replacementName,
 } from '../evacuation/evacuation.ts';
 import { inapplicableReason, registeredEvacuators } from '../evacuation/evacuatorSelection.ts';
+import { activeRequesters } from './participants.ts';
 
 /** What the responder that evicts pods does next with one of them. */
 export type ImperativeStep =
@@ -40,12 +41,12 @@ interface Situation {
  * more, and one of the node completes. The withdrawal needs Temporal, and may come late.
  */
 export function isAboutToBeCancelled(
-  { status }: Pick<LifecycleEviction, 'status'>,
+  eviction: Pick<LifecycleEviction, 'status'>,
   node: Pick<Node, 'metadata'>,
   maintenances: readonly NodeMaintenance[],
 ): boolean {
-  const asking = (status?.requesters ?? []).filter(({ intent }) => intent === 'Eviction');
-  const isOurs = asking.length > 0 && asking.every(({ name }) => name === MAINTENANCE_REQUESTER);
+  const requesters = activeRequesters(eviction);
+  const isOurs = requesters.length > 0 && requesters.every((name) => name === MAINTENANCE_REQUESTER);
   return isOurs && isDrainCancelled(node, maintenances);
 }
 

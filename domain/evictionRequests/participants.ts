@@ -1,5 +1,5 @@
 import type { ObjectMeta, OwnerReference } from '../../api/core.ts';
-import type { EvictionRequest, Requester } from '../../api/lifecycle.ts';
+import type { EvictionRequest, LifecycleEviction, Requester } from '../../api/lifecycle.ts';
 import { EVICTION_REQUEST, EvictionRole, MAX_REQUESTERS } from '../../api/names.ts';
 import { compareNames } from '../common/names.ts';
 
@@ -24,6 +24,11 @@ export function requestersOf(
     .slice(0, MAX_REQUESTERS)
     .toSorted(compareNames)
     .map((name) => ({ name, intent: wanting.has(name) ? 'Eviction' : 'Withdrawn' }));
+}
+
+/** Returns the names of those who still want an Eviction, as its controller has observed them. */
+export function activeRequesters({ status }: Pick<LifecycleEviction, 'status'>): string[] {
+  return (status?.requesters ?? []).filter(({ intent }) => intent === 'Eviction').map(({ name }) => name);
 }
 
 /** Returns the labels with the role of each participant, by its name. Other labels stay as they are. */

@@ -2,6 +2,7 @@ import { appendFileSync, readdirSync, readFileSync, renameSync, writeFileSync } 
 import { join } from 'node:path';
 import type { KubeObject } from '../../api/core.ts';
 import { type RawPod, resources } from '../../kube/resources.ts';
+import { findByEnvironment } from '../../sandbox/processes.ts';
 import { pauseImage } from '../../sandbox/realNodes/node.ts';
 import type { RealNode } from '../../sandbox/realNodes/realNode.ts';
 import { eventually } from './eventually.ts';
@@ -31,6 +32,9 @@ interface StaticPodOptions extends ProcessOptions {
   /** Fields of its spec that differ from those of the other pods. */
   spec?: object;
 }
+
+/** In the environment of every process. */
+const mark = 'NODE_PROCESS';
 
 /** Pods of a real node whose processes log their start, SIGTERM and end on its disk. */
 export class NodeProcesses {
@@ -117,9 +121,8 @@ export class NodeProcesses {
 
   /** Logs the end of processes that were killed, which could not. */
   logKilled(): void {
-    const existing = commandLines();
     for (const name of this.running())
-      if (!existing.some((line) => line.includes(this.#markOf(name))))
+      if (findByEnvironment(mark, this.#markOf(name)).length === 0)
         appendFileSync(this.#log, `${uptime()} ${this.node.bootId()} ${name} end\n`);
   }
 
@@ -174,16 +177,15 @@ export class NodeProcesses {
     expect(twice).toEqual([]);
   }
 
-  /** The first line of its script, by which the host finds it: other nodes have processes of the same name. */
+  /** By which the host finds a process: other nodes have processes of the same name. */
   #markOf(name: string): string {
-    return `# ${name} of ${this.#log}`;
+    return `${name} of ${this.#log}`;
   }
 
   #podSpec(name: string, stopSeconds: number): object {
     const log = (what: Entry['what']) =>
       `read -r now _ </proc/uptime; echo "$now $(/bin/busybox cat /boot_id) ${name} ${what}" >>/processes/log`;
     const script = [
-      this.#markOf(name),
       `trap '${log('term')}; /bin/sleep ${stopSeconds}; ${log('end')}; exit 0' TERM`,
       log('start'),
       'while true; do /bin/sleep 1 & wait $!; done',
@@ -196,6 +198,7 @@ export class NodeProcesses {
           image: pauseImage,
           imagePullPolicy: 'IfNotPresent',
           command: ['/bin/sh', '-c', script],
+          env: [{ name: mark, value: this.#markOf(name) }],
           volumeMounts: [
             { name: 'processes', mountPath: '/processes' },
             { name: 'boot-id', mountPath: '/boot_id', readOnly: true },
@@ -213,18 +216,4 @@ export class NodeProcesses {
 /** Returns the time on the clock of the processes. */
 export function uptime(): number {
   return Number(readFileSync('/proc/uptime', 'utf8').split(' ')[0]);
-}
-
-/** Returns the command lines of all processes of this host, those of containers among them. */
-function commandLines(): string[] {
-  return readdirSync('/proc')
-    .filter((name) => /^\d+$/.test(name))
-    .map((pid) => {
-      try {
-        return readFileSync(`/proc/${pid}/cmdline`, 'utf8');
-      } catch {
-        // It has ended.
-        return '';
-      }
-    });
 }
