@@ -119,7 +119,7 @@ export class EvictionRequestCleanup {
     return {
       state: requestStateOf({ request, eviction }),
       hasPod: pod !== undefined,
-      isInProgress: eviction !== undefined && !isFinal(eviction),
+      isUnreported: eviction !== undefined && !(isFinal(eviction) && isFinal(request)),
       isNeeded: pod !== undefined && this.#isNeeded(pod),
       hasEvacuation: this.#cluster.evacuations.byIndex(byPodUid, uid).some(isRequested),
     };

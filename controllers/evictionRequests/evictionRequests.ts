@@ -3,7 +3,8 @@ import type { EvictionRequest, LifecycleEviction } from '../../api/lifecycle.ts'
 import { FIELD_MANAGER } from '../../api/names.ts';
 import { assertNever } from '../../domain/common/assertNever.ts';
 import { isFinished } from '../../domain/common/pod.ts';
-import { type EvictionEnd, isFinal } from '../../domain/evictionRequests/conditions.ts';
+import type { EvictionEnd } from '../../domain/evictionRequests/conditions.ts';
+import { isFinal } from '../../domain/evacuation/evictionRequest.ts';
 import {
   type EvictionWorld,
   lifecycleEvictionName,

@@ -1,7 +1,7 @@
 import type { Pod } from '../../api/core.ts';
 import type { LifecycleEviction } from '../../api/lifecycle.ts';
 import { DEPLOYMENT_RESPONDER } from '../../api/names.ts';
-import { isFinal } from '../../domain/evictionRequests/conditions.ts';
+import { isFinal } from '../../domain/evacuation/evictionRequest.ts';
 import type { Kube } from '../../kube/client.ts';
 import { isKubeError } from '../../kube/errors.ts';
 import { resources } from '../../kube/resources.ts';

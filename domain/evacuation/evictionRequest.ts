@@ -75,8 +75,10 @@ export interface RequestedEviction {
   readonly eviction?: LifecycleEviction | undefined;
 }
 
-/** Reports whether the Eviction has ended: neither condition is reverted once it is True. */
-export function isFinal({ status }: Pick<LifecycleEviction, 'status'>): boolean {
+/** Reports whether the Eviction, or that of the request, has ended: neither condition is reverted once it is True. */
+export function isFinal({
+  status,
+}: Pick<LifecycleEviction, 'status'> | Pick<EvictionRequest, 'status'>): boolean {
   return (
     isTrue(status?.conditions, EvictionCondition.TargetEvicted) ||
     isTrue(status?.conditions, EvictionCondition.Failed)

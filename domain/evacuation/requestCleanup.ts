@@ -12,8 +12,8 @@ export interface CleanupFacts {
   state: RequestState;
   /** The pod exists. */
   hasPod: boolean;
-  /** An Eviction of the pod is in progress. */
-  isInProgress: boolean;
+  /** The pod has an Eviction, and it or the request does not say yet how it has ended. */
+  isUnreported: boolean;
   /** A drain of the node of the pod targets it. */
   isNeeded: boolean;
   /** Node maintenance requests an Evacuation of the pod. */
@@ -33,10 +33,10 @@ export function cleanupPhase({ state, hasPod, isNeeded }: CleanupFacts): Cleanup
 
 /** Decides what is done with the request, which is in its phase for this long. */
 export function cleanupStep(facts: CleanupFacts, forMs: number): CleanupStep {
-  const { state, isInProgress, hasEvacuation } = facts;
+  const { state, isUnreported, hasEvacuation } = facts;
   const phase = cleanupPhase(facts);
   if (phase === 'PodGone')
-    return isInProgress ? keepUntil(reportWithinMs, forMs, { kind: 'Delete' }) : { kind: 'Delete' };
+    return isUnreported ? keepUntil(reportWithinMs, forMs, { kind: 'Delete' }) : { kind: 'Delete' };
   if (state.kind === 'Withdrawn')
     return state.isSettled ? { kind: 'Delete' } : keepUntil(cancelWithinMs, forMs, { kind: 'Delete' });
   // Never by both APIs: an Evacuation continues.

@@ -93,11 +93,6 @@ export function hasFailed({ status }: WithConditions): boolean {
   return isTrue(status?.conditions, Failed);
 }
 
-/** Reports whether an Eviction is final: none of its conditions changes any more. */
-export function isFinal(eviction: WithConditions): boolean {
-  return isEvicted(eviction) || hasFailed(eviction);
-}
-
 /** How an Eviction has ended. */
 export const EvictionEnd = {
   /** The pod was deleted or has terminated. */

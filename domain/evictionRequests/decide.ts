@@ -10,15 +10,15 @@ import { LIFECYCLE_EVICTION } from '../../api/names.ts';
 import { canonicalJson } from '../common/canonicalJson.ts';
 import { compareNames } from '../common/names.ts';
 import { isFinished } from '../common/pod.ts';
+import { isFinal, isLive } from '../evacuation/evictionRequest.ts';
 import {
   copiedConditions,
   type EvictionOutcome,
   evictionConditions,
   hasFailed,
   isEvicted,
-  isFinal,
 } from './conditions.ts';
-import { isOwnedBy, isRequested, ownersOf, requestersOf, roleLabels, wantsEviction } from './participants.ts';
+import { isOwnedBy, isRequested, ownersOf, requestersOf, roleLabels } from './participants.ts';
 import {
   activeResponder,
   advanceResponders,
@@ -140,7 +140,7 @@ function rejectGroups(facts: Facts): Step | undefined {
 function createEviction(facts: Facts): Step | undefined {
   const { current, evictions, requests, pod } = facts;
   if (current !== undefined && !hasFailed(current)) return undefined;
-  const isNew = (request: EvictionRequest) => wantsEviction(request) && !isSettled(request, current);
+  const isNew = (request: EvictionRequest) => isLive(request) && !isSettled(request, current);
   if (!requests.some(isNew)) return undefined;
   // The pod has never been evicted through this API: it did not exist when the eviction was requested.
   if (pod === undefined && evictions.length === 0) return undefined;
@@ -224,7 +224,7 @@ function progressOf(facts: Facts, before: Responders): Progress {
   const { requests, pod, leftAt, startedAt, now } = facts;
   if (pod === undefined || isFinished(pod))
     return leaving(before, { outcome: pod === undefined ? 'PodDeleted' : 'PodTerminal', leftAt, now });
-  if (!requests.some(wantsEviction))
+  if (!requests.some(isLive))
     return { responders: endResponders(before, 'Canceled'), outcome: { kind: 'Canceled' } };
   if (before.targetResponders.length === 0)
     return { responders: startResponders(pod, now), outcome: { kind: 'Awaiting' } };

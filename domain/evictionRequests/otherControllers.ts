@@ -2,7 +2,7 @@ import type { LifecycleEviction } from '../../api/lifecycle.ts';
 import { FIELD_MANAGER, IMPERATIVE_RESPONDER } from '../../api/names.ts';
 import { type Managed, managersOf } from '../common/managedFields.ts';
 import { compareNames } from '../common/names.ts';
-import { isFinal } from './conditions.ts';
+import { isFinal } from '../evacuation/evictionRequest.ts';
 import { isRequested } from './participants.ts';
 
 /** Another program that has written fields that belong to a controller, and when it did so last. */

@@ -2,11 +2,7 @@ import type { ObjectMeta, OwnerReference } from '../../api/core.ts';
 import type { EvictionRequest, LifecycleEviction, Requester } from '../../api/lifecycle.ts';
 import { EVICTION_REQUEST, EvictionRole, MAX_REQUESTERS } from '../../api/names.ts';
 import { compareNames } from '../common/names.ts';
-
-/** Reports whether a request still wants the eviction: "Deleting an EvictionRequest also counts as a withdrawal." */
-export function wantsEviction({ metadata, spec }: EvictionRequest): boolean {
-  return metadata.deletionTimestamp === undefined && spec.intent === 'Eviction';
-}
+import { isLive } from '../evacuation/evictionRequest.ts';
 
 /**
  * Returns the requesters of an Eviction: "Requesters are preserved in .status.requesters even after they have withdrawn their request." Beyond the
@@ -16,7 +12,7 @@ export function requestersOf(
   before: readonly Requester[],
   requests: readonly EvictionRequest[],
 ): Requester[] {
-  const wanting = new Set(requests.filter(wantsEviction).map(({ spec }) => spec.requester));
+  const wanting = new Set(requests.filter(isLive).map(({ spec }) => spec.requester));
   const names = new Set([...before.map(({ name }) => name), ...requests.map(({ spec }) => spec.requester)]);
   const withdrawn = [...names].filter((name) => !wanting.has(name));
   const kept = [...[...wanting].toSorted(compareNames), ...withdrawn.toSorted(compareNames)];

@@ -1,7 +1,7 @@
 import type { LifecycleEviction, ResponderStatus } from '../../api/lifecycle.ts';
 import { MAX_RESPONDER_MESSAGE_LENGTH, MIN_RESPONDER_HEARTBEAT_SECONDS } from '../../api/names.ts';
 import { oneLine } from '../common/text.ts';
-import { isFinal } from './conditions.ts';
+import { isFinal } from '../evacuation/evictionRequest.ts';
 import { activeResponder, respondersOf } from './responders.ts';
 import { latestTime, timeText } from './times.ts';
 

@@ -8,7 +8,7 @@ export function reliabilityRuns(root: string): string {
   const runs = existsSync(file) ? (JSON.parse(readFileSync(file, 'utf8')) as RecordedRun[]) : [];
   return `# Recorded chaos runs
 
-[Reliability](reliability.md) says what these runs try and how they are checked. Each row can be repeated: \`npm run chaos -- --runs 1 --seed SEED\`.
+[Reliability](reliability.md) says what these runs try and how they are checked. Each row can be repeated: \`npm run chaos -- --runs 1 --seed SEED --eviction-api API\`.
 
 ${runs.length === 0 ? 'No runs are recorded yet.' : tables(runs)}
 `;
@@ -23,14 +23,14 @@ function tables(runs: readonly RecordedRun[]): string {
     return `| ${name} | ${count} |`;
   });
   const rows = runs.map(
-    ({ seed, faults: caused, evicted: pods, broken }) =>
-      `| ${seed} | ${broken.length === 0 ? 'kept' : `**broke ${broken.join(', ')}**`} | ${pods} | ${caused.join(', ')} |`,
+    ({ evictionApi, seed, faults: caused, evicted: pods, broken }) =>
+      `| ${evictionApi} | ${seed} | ${broken.length === 0 ? 'kept' : `**broke ${broken.join(', ')}**`} | ${pods} | ${caused.join(', ')} |`,
   );
   return [
     `${runs.length} runs with ${evicted} evictions: ${kept} kept all promises, ${runs.length - kept} did not.`,
     '## Faults',
     ['| fault | times |', '|---|---|', ...faults].join('\n'),
     '## Runs',
-    ['| seed | promises | evictions | faults |', '|---|---|---|---|', ...rows].join('\n'),
+    ['| API | seed | promises | evictions | faults |', '|---|---|---|---|---|', ...rows].join('\n'),
   ].join('\n\n');
 }

@@ -13,7 +13,7 @@ import { violationText } from './violationText.ts';
 
 describe.each([
   { evictionApi: 'evacuation', seeds: [1, 2] },
-  { evictionApi: 'lifecycle', seeds: [3] },
+  { evictionApi: 'auto', seeds: [3] },
 ] as const)('whatever fails, all promises are kept with $evictionApi', ({ evictionApi, seeds }) => {
   let dir: string;
   let sandbox: Sandbox | undefined;
@@ -34,7 +34,7 @@ describe.each([
 
   test.each(seeds)('in the world of seed %d', async (seed) => {
     const progress: string[] = [];
-    const result = await runScenario(testbed as Testbed, scenarioOf(seed), {
+    const result = await runScenario(testbed as Testbed, scenarioOf(seed, evictionApi), {
       report: (line) => progress.push(line),
     });
     const violations = result.violations.map((violation) => violationText(violation, { seed, evictionApi }));

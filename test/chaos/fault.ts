@@ -9,6 +9,8 @@ export type Fault = { forMs: number } & (
   | { kind: 'Temporal'; worker: number; network: NetworkFault }
   /** The apiserver restarts after etcd has forgotten all earlier revisions: watches must list again. */
   | { kind: 'Expire' }
+  /** The apiserver restarts without the feature gate of EvictionRequests, and with it again at the end. */
+  | { kind: 'DisableEvictionRequests' }
 );
 
 export const serversWithFaults = ['kube-apiserver', 'etcd', 'kube-controller-manager', 'temporal'] as const;

@@ -9,7 +9,7 @@ import {
 import { type RawPod, type Resource, resources } from '../../kube/resources.ts';
 import { remove } from '../kit/reset.ts';
 import { windowWorkflowIdOf, workflowIdOf } from '../kit/temporalNames.ts';
-import type { Testbed } from './testbed.ts';
+import { servesEvictionRequests, type Testbed } from './testbed.ts';
 import type { Names } from './worldObjects.ts';
 
 /** What is left of a run in Kubernetes and Temporal when all of its maintenances are gone. */
@@ -115,7 +115,9 @@ async function listRequests(
   { prefix }: Names,
 ): Promise<{ resource: Resource; metadata: KubeObject['metadata'] }[]> {
   const { evacuations, evictionRequests, evictions } = resources;
-  const served = evictionApi === 'lifecycle' ? [evacuations, evictionRequests, evictions] : [evacuations];
+  const served = servesEvictionRequests(evictionApi)
+    ? [evacuations, evictionRequests, evictions]
+    : [evacuations];
   const lists = await Promise.all(
     (served as Resource[]).map(async (resource) => {
       const { items } = await kube.list(resource, { namespace: prefix });

@@ -20,8 +20,8 @@ const scenarios = Array.from({ length: options.runs }, (_, index) =>
 if (options.show) for (const scenario of scenarios) print(textOf(scenario));
 else process.exitCode = await main(options);
 
-function scenarioWith({ steps }: Options, seed: number): Scenario {
-  const scenario = scenarioOf(seed);
+function scenarioWith({ steps, evictionApi }: Options, seed: number): Scenario {
+  const scenario = scenarioOf(seed, evictionApi);
   return steps === undefined ? scenario : withSteps(scenario, steps);
 }
 
@@ -45,7 +45,7 @@ async function main({ keep, evictionApi, json }: Options): Promise<number> {
       print(lineOf(result));
       for (const violation of result.violations)
         print(violationText(violation, { seed: result.seed, evictionApi }));
-      if (json !== undefined) await addResults(json, [recordOf(result)]);
+      if (json !== undefined) await addResults(json, [recordOf(result, evictionApi)]);
     }
     await testbed.close();
   } finally {

@@ -6,12 +6,18 @@ import { type Fault, type ServerWithFaults, serversWithFaults } from './fault.ts
 import type { Ignorance } from './invariants/drains.ts';
 import type { WorkerSlot } from './workerSlot.ts';
 
+/** By which the apiserver of a sandbox serves lifecycle.k8s.io. */
+const evictionRequestFlags = ['--feature-gates', '--runtime-config'];
+
 /** Makes servers, networks and workers fail, and repairs them. */
 export class Operators {
   readonly #testbed: Testbed;
   readonly #slots: readonly WorkerSlot[];
   /** Server -> number of faults that keep it down. */
   readonly #down = new Map<ServerWithFaults, number>();
+  /** Number of faults in which EvictionRequests are not served, and whether the apiserver was last started so. */
+  #disabled = 0;
+  #isDisabled = false;
   /** Faults in which a worker could not learn what users do. */
   readonly ignorance: Ignorance[] = [];
 
@@ -23,8 +29,8 @@ export class Operators {
   /** Returns when the fault is over. */
   async cause(fault: Fault): Promise<void> {
     const fromMs = Date.now();
-    const end = await this.#begin(fault);
     try {
+      const end = await this.#begin(fault);
       await sleep(fault.forMs);
       await end();
     } finally {
@@ -57,8 +63,11 @@ export class Operators {
 
   async #repairServers(): Promise<void> {
     this.#down.clear();
+    this.#disabled = 0;
     const { sandbox } = this.#testbed;
     for (const name of serversWithFaults) sandbox.server(name).resume();
+    if (this.#isDisabled) await sandbox.server('kube-apiserver').kill();
+    this.#isDisabled = false;
     // Those that need others after them. Some exit by themselves while the apiserver does not answer.
     for (const name of serverNames) await sandbox.server(name).start();
   }
@@ -92,6 +101,8 @@ export class Operators {
         return () => this.#slot(fault.worker).endNetworkFaults();
       case 'Expire':
         return this.#expire();
+      case 'DisableEvictionRequests':
+        return this.#disableEvictionRequests();
     }
   }
 
@@ -115,8 +126,29 @@ export class Operators {
     return async () => {
       const left = (this.#down.get(name) ?? 1) - 1;
       this.#down.set(name, left);
-      if (left === 0) await server.start();
+      if (left === 0) await this.#start(name);
     };
+  }
+
+  async #start(name: ServerWithFaults): Promise<void> {
+    const server = this.#testbed.sandbox.server(name);
+    if (name !== 'kube-apiserver') return server.start();
+    this.#isDisabled = this.#disabled > 0;
+    return this.#isDisabled ? server.startWithout(evictionRequestFlags) : server.start();
+  }
+
+  async #disableEvictionRequests(): Promise<() => Promise<void>> {
+    this.#disabled += 1;
+    await this.#restartApiserver();
+    return async () => {
+      this.#disabled = Math.max(0, this.#disabled - 1);
+      await this.#restartApiserver();
+    };
+  }
+
+  async #restartApiserver(): Promise<void> {
+    const start = await this.#kill('kube-apiserver');
+    await start();
   }
 
   /** Lets etcd forget what an apiserver could still tell, and restarts the apiserver, which forgets it, too. */

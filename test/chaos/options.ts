@@ -33,9 +33,9 @@ export function parseOptions(argv: readonly string[], seed: number): Options {
     .addOption(
       new Option(
         '--eviction-api <api>',
-        'by what pods are asked to leave; pods with evacuators have an Evacuation either way',
+        'by what pods are asked to leave; pods with evacuators have an Evacuation either way. With auto the feature gate of EvictionRequests is switched off and on, too',
       )
-        .choices(['evacuation', 'lifecycle'] satisfies EvictionApi[])
+        .choices(['evacuation', 'lifecycle', 'auto'] satisfies EvictionApi[])
         .default('evacuation'),
     )
     .option('--json <file>', 'add the results to this file')

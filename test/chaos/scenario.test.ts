@@ -3,10 +3,10 @@ import * as z from 'zod';
 import { DrainPlan } from '../../api/nodeMaintenance.ts';
 import { faultName } from './fault.ts';
 import { Random } from './random.ts';
-import { scenarioOf, stepText, withSteps } from './scenario.ts';
+import { scenarioOf, type Step, stepText, withSteps } from './scenario.ts';
 
 const seeds = Array.from({ length: 500 }, (_, index) => index + 1);
-const scenarios = seeds.map(scenarioOf);
+const scenarios = seeds.map((seed) => scenarioOf(seed));
 
 describe('a seed', () => {
   test('gives the same world and the same schedule each time', () => {
@@ -26,6 +26,21 @@ describe('scenarios', () => {
     expect(plans.length).toBeGreaterThan(500);
     for (const { maintenances } of scenarios)
       for (const { drainPlan } of maintenances) expect(z.safeParse(DrainPlan, drainPlan).success).toBe(true);
+  });
+
+  test('are the same for each API, but for the gate that is switched off with auto', () => {
+    const before: number[] = [];
+    for (const scenario of scenarios) {
+      expect(scenarioOf(scenario.seed, 'lifecycle')).toEqual(scenario);
+      const { steps, ...world } = scenarioOf(scenario.seed, 'auto');
+      const isGate = (step: Step) => step.kind === 'Fault' && step.fault.kind === 'DisableEvictionRequests';
+      expect({ ...world, steps: steps.filter((step) => !isGate(step)) }).toEqual(scenario);
+      const gates = steps.filter(isGate);
+      expect(gates).toHaveLength(1);
+      before.push(...gates.map(({ atMs }) => atMs));
+    }
+    expect(before.filter((atMs) => atMs === 0).length).toBeGreaterThan(50);
+    expect(before.filter((atMs) => atMs > 0).length).toBeGreaterThan(200);
   });
 
   test('leave a node for the pods that are evicted', () => {

@@ -1,6 +1,7 @@
 import type { DrainPlanEntry, NodeMaintenanceStage } from '../../api/nodeMaintenance.ts';
 import { type Fault, randomFault } from './fault.ts';
 import { Random } from './random.ts';
+import type { EvictionApi } from './testbed.ts';
 
 /** A random world and what happens in it: the same seed gives the same scenario. Names are relative to a run. */
 export interface Scenario {
@@ -73,7 +74,8 @@ export type Step = { atMs: number } & (
 const activeMs = 8_000;
 const createdWithinMs = 3_000;
 
-export function scenarioOf(seed: number): Scenario {
+/** Returns the scenario of a seed. With `auto` the gate of EvictionRequests is switched off for some of the time, in addition. */
+export function scenarioOf(seed: number, evictionApi: EvictionApi = 'evacuation'): Scenario {
   const random = new Random(seed);
   const nodes = Array.from({ length: random.integer(3, 5) }, (_, index) => `n${index + 1}`);
   const maintained = nodes.slice(0, -1) as [string, ...string[]];
@@ -85,7 +87,8 @@ export function scenarioOf(seed: number): Scenario {
   const window = random.chance(0.35) ? random.some(maintained, random.integer(1, 2)) : undefined;
   const world = { seed, nodes, workloads, maintenances, window, isGated: hasDaemons && random.chance(0.5) };
   const workers = random.chance(0.75) ? 2 : 1;
-  return { ...world, workers, steps: stepsOf(random, { ...world, maintained, workers }) };
+  const steps = stepsOf(random, { ...world, maintained, workers });
+  return { ...world, workers, steps: evictionApi === 'auto' ? inOrder([...steps, gateStep(random)]) : steps };
 }
 
 function workloadsOf(random: Random, maintained: readonly [string, ...string[]]): Workload[] {
@@ -158,7 +161,18 @@ function stepsOf(random: Random, setting: Setting): Step[] {
     const atMs = at();
     return { atMs, kind: 'Fault', fault: randomFault(random, setting.workers) };
   });
-  return [...creations, ...opening, ...actions, ...faults].toSorted((a, b) => a.atMs - b.atMs);
+  return inOrder([...creations, ...opening, ...actions, ...faults]);
+}
+
+function inOrder(steps: readonly Step[]): Step[] {
+  return steps.toSorted((a, b) => a.atMs - b.atMs);
+}
+
+/** Some scenarios begin without the gate. */
+function gateStep(random: Random): Step {
+  const atMs = random.chance(0.25) ? 0 : random.integer(createdWithinMs, activeMs);
+  const fault: Fault = { kind: 'DisableEvictionRequests', forMs: random.integer(2_000, 10_000) };
+  return { atMs, kind: 'Fault', fault };
 }
 
 function actionOf(random: Random, { maintenances, maintained }: Setting): UserAction {

@@ -11,8 +11,11 @@ import { insist } from './insist.ts';
 import { priorities, type Priority } from './scenario.ts';
 import { WorkerSlot } from './workerSlot.ts';
 
-/** By which the workers ask pods to leave. With lifecycle.k8s.io they are the controller of EvictionRequests, too. */
-export type EvictionApi = 'evacuation' | 'lifecycle';
+/**
+ * By which the workers ask pods to leave. With lifecycle.k8s.io they are the controller of EvictionRequests, too; `auto`: by EvictionRequests while the
+ * apiserver serves them.
+ */
+export type EvictionApi = 'evacuation' | 'lifecycle' | 'auto';
 
 /** The servers that chaos runs share, one run after the other. Each run has names of its own. */
 export interface Testbed {
@@ -37,8 +40,12 @@ export async function sandboxOptions(
   return {
     auditLogs,
     auditPolicy: fileURLToPath(new URL('audit-policy.yaml', import.meta.url)),
-    evictionRequest: evictionApi === 'lifecycle',
+    evictionRequest: servesEvictionRequests(evictionApi),
   };
+}
+
+export function servesEvictionRequests(evictionApi: EvictionApi): boolean {
+  return evictionApi !== 'evacuation';
 }
 
 export async function createTestbed(

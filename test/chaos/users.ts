@@ -5,7 +5,7 @@ import { type Resource, resources } from '../../kube/resources.ts';
 import { NodeLeases } from '../../node-lease/nodeLeases.ts';
 import { selectNodes } from '../kit/resources.ts';
 import { windowWorkflowIdOf, workflowIdOf } from '../kit/temporalNames.ts';
-import type { Testbed } from './testbed.ts';
+import { servesEvictionRequests, type Testbed } from './testbed.ts';
 import { insist } from './insist.ts';
 import type { Scenario, UserAction } from './scenario.ts';
 import { latePod, maintenanceSpecOf, type Names } from './worldObjects.ts';
@@ -172,7 +172,7 @@ export class Users {
       const evacuations = await kube.list(resources.evacuations, { namespace });
       const evacuation = evacuations.items.find(({ spec }) => uids.has(spec.podRef.uid));
       if (evacuation !== undefined) await this.#deleteRequest(resources.evacuations, evacuation);
-      if (evictionApi !== 'lifecycle') return;
+      if (!servesEvictionRequests(evictionApi)) return;
       const requests = await kube.list(resources.evictionRequests, { namespace });
       const request = requests.items.find(({ spec }) => uids.has(spec.target.pod.uid));
       if (request !== undefined) await this.#deleteRequest(resources.evictionRequests, request);

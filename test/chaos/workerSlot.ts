@@ -22,6 +22,7 @@ const settings = { EVACUATOR_RESPONSE: '2', READINESS_GRACE: '1', NODE_LEASE_DUR
 const apiSettings: Record<EvictionApi, Record<string, string>> = {
   evacuation: {},
   lifecycle: { EVICTION_API: 'lifecycle', EVICTION_REQUEST_CONTROLLER: 'true' },
+  auto: { EVICTION_API: 'auto', EVICTION_REQUEST_CONTROLLER: 'true' },
 };
 
 /** A place for a worker process, with a network of its own to the apiserver and to Temporal, and with a clock of its own. */

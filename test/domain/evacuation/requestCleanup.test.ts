@@ -5,7 +5,7 @@ import { type CleanupFacts, cleanupStep } from '../../../domain/evacuation/reque
 const plain: CleanupFacts = {
   state: { kind: 'InProgress', responder: undefined },
   hasPod: true,
-  isInProgress: true,
+  isUnreported: true,
   isNeeded: true,
   hasEvacuation: false,
 };
@@ -14,7 +14,7 @@ const withdrawn = (isSettled: boolean) => ({ kind: 'Withdrawn' as const, wasAnsw
 describe('the leader', () => {
   test.each<{ when: string; differs: Partial<CleanupFacts>; forMs: number; want: string }>([
     { when: 'a drain needs it', differs: {}, forMs: 1e9, want: 'Keep' },
-    { when: 'its pod is gone', differs: { hasPod: false, isInProgress: false }, forMs: 0, want: 'Delete' },
+    { when: 'its pod is gone', differs: { hasPod: false, isUnreported: false }, forMs: 0, want: 'Delete' },
     {
       when: 'the controller may still report how it ended',
       differs: { hasPod: false },
@@ -62,7 +62,7 @@ describe('the leader', () => {
         { kind: 'Evicted' },
       ),
       hasPod: fc.constant(true),
-      isInProgress: fc.boolean(),
+      isUnreported: fc.boolean(),
       isNeeded: fc.boolean(),
       hasEvacuation: fc.boolean(),
     });

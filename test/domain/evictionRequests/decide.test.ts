@@ -8,7 +8,7 @@ import type {
   ResponderStatus,
 } from '../../../api/lifecycle.ts';
 import { EVICTION_REQUEST, IMPERATIVE_RESPONDER, LIFECYCLE_EVICTION } from '../../../api/names.ts';
-import { isFinal } from '../../../domain/evictionRequests/conditions.ts';
+import { isFinal } from '../../../domain/evacuation/evictionRequest.ts';
 import {
   completionGraceMs,
   currentEviction,
