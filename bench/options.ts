@@ -130,7 +130,10 @@ function commandOf(defaultFile: string): Command {
     )
     .option('--force', 'replace the file of --record if it exists', false)
     .option('--json <file>', 'write the results to this file', defaultFile)
-    .option('--profile <dir>', 'write one CPU profile of the worker per run to this directory')
+    .option(
+      '--profile <dir>',
+      'write one CPU profile of the worker per run to this directory; the worker of the checkout runs then, so that they name the sources',
+    )
     .option('--check', 'exit 1 when a threshold is missed', false)
     .exitOverride();
 }

@@ -11,6 +11,7 @@ import { resources } from '../kube/resources.ts';
 import type { ApiServer } from '../sandbox/apiserver.ts';
 import { type Sandbox, startSandbox } from '../sandbox/sandbox.ts';
 import { Cordons } from './cordons.ts';
+import { checkedOutWorker, installWorker, type WorkerProgram } from './application.ts';
 import { adminOf, createIdentities } from './identities.ts';
 import { PodCount } from './podCount.ts';
 import { AuditLog } from './requests.ts';
@@ -31,8 +32,7 @@ export interface Testbed {
   maintenances: Informer<NodeMaintenance>;
   /** Names of the nodes; a workload uses the first ones. */
   nodes: readonly string[];
-  /** Directory for the worker's CPU profiles. */
-  profile?: string | undefined;
+  worker: WorkerProgram;
   log: Log;
   /** Aborts when the benchmark is interrupted. */
   signal: AbortSignal;
@@ -42,6 +42,7 @@ export interface TestbedOptions {
   nodes: number;
   /** The apiserver serves lifecycle.k8s.io. */
   evictionRequest: boolean;
+  /** Directory for CPU profiles of the worker. */
   profile?: string | undefined;
   log: Log;
   signal: AbortSignal;
@@ -55,11 +56,13 @@ export async function withTestbed<T>(
 ): Promise<T> {
   const dir = await mkdtemp(join(tmpdir(), 'node-maintenance-bench-'));
   try {
-    const { nodes, evictionRequest, report, signal } = options;
+    const { nodes, evictionRequest, profile, report, signal } = options;
+    const worker =
+      profile === undefined ? await installWorker(join(dir, 'application')) : checkedOutWorker(profile);
     const audit = await auditOptions(dir);
     const sandbox = await startSandbox({ dir, nodes, evictionRequest, ...audit, report, signal });
     try {
-      return await useSandbox({ sandbox, auditLog: new AuditLog(audit.auditLogs) }, options, use);
+      return await useSandbox({ sandbox, worker, auditLog: new AuditLog(audit.auditLogs) }, options, use);
     } finally {
       report('Stopping the sandbox');
       await sandbox.stop();
@@ -77,8 +80,8 @@ export async function auditOptions(dir: string): Promise<{ auditLogs: string; au
 }
 
 async function useSandbox<T>(
-  { sandbox, auditLog }: Pick<Testbed, 'sandbox' | 'auditLog'>,
-  { nodes, profile, log, signal }: TestbedOptions,
+  { sandbox, worker, auditLog }: Pick<Testbed, 'sandbox' | 'worker' | 'auditLog'>,
+  { nodes, log, signal }: TestbedOptions,
   use: (testbed: Testbed) => Promise<T>,
 ): Promise<T> {
   const closing = new AbortController();
@@ -99,7 +102,7 @@ async function useSandbox<T>(
     const temporal = new Client({ connection, namespace: sandbox.temporalNamespace });
     const names = Array.from({ length: nodes }, (_, index) => `node-${index + 1}`);
     const parts = { sandbox, auditLog, kube, server, temporal, kubeconfigs, podCount, cordons, maintenances };
-    return await use({ ...parts, nodes: names, profile, log, signal });
+    return await use({ ...parts, worker, nodes: names, log, signal });
   } finally {
     closing.abort();
     await connection.close();

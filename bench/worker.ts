@@ -14,7 +14,6 @@ import { resources } from '../kube/resources.ts';
 import { readManifests } from '../manifests/read.ts';
 import { renderManifests } from '../manifests/render.ts';
 import { until } from '../sandbox/until.ts';
-import { deployedNodeOptions, workerArguments } from '../scripts/tools.ts';
 import { freePort } from '../worker/http.ts';
 import { isRunning, killChild, stopChild } from './childProcess.ts';
 import { readMemoryMb } from './memory.ts';
@@ -69,16 +68,11 @@ export class WorkerProcess {
     const ports = { health: await freePort(), metrics: await freePort() };
     const log = join(testbed.sandbox.dir, `worker-${crypto.randomUUID()}.log`);
     const output = openSync(log, 'w');
-    const profiling =
-      testbed.profile === undefined ? [] : ['--cpu-prof', `--cpu-prof-dir=${testbed.profile}`];
     const flags = [`--health-port=${ports.health}`, `--metrics-port=${ports.metrics}`, ...args];
-    const child = spawn(process.execPath, [...profiling, ...workerArguments(), ...flags], {
-      env: {
-        ...testbed.sandbox.env,
-        HOME: testbed.sandbox.dir,
-        KUBECONFIG: testbed.kubeconfigs.ours,
-        NODE_OPTIONS: deployedNodeOptions(),
-      },
+    const program = testbed.worker;
+    const own = { HOME: testbed.sandbox.dir, KUBECONFIG: testbed.kubeconfigs.ours };
+    const child = spawn(process.execPath, [...program.args, ...flags], {
+      env: { ...testbed.sandbox.env, ...own, ...program.env },
       stdio: ['ignore', output, output],
     });
     closeSync(output);

@@ -65,8 +65,10 @@ export class WorkQueue {
   readonly #addedWhileWorking = new Set<string>();
   readonly #failures = new Map<string, number>();
   readonly #timers = new Map<string, { dueAt: number; timer: NodeJS.Timeout }>();
-  /** Wakes one worker each: those that have found no key. */
-  readonly #idle: (() => void)[] = [];
+  /** Starts a worker unless there are as many as allowed. Undefined while the queue does not run. */
+  #startWorker: (() => void) | undefined;
+  /** Number of workers. One that finds no key ends. */
+  #workers = 0;
 
   constructor(name: string, backOff: BackOff = defaultBackOff) {
     this.name = name;
@@ -95,8 +97,7 @@ export class WorkQueue {
     }
     if (this.#waiting.has(key)) return;
     this.#waiting.set(key, performance.now());
-    // One worker for one key: a queue has dozens, and an informer adds thousands of keys.
-    this.#idle.pop()?.();
+    this.#startWorker?.();
   }
 
   /** Adds a key after a delay. If several delays are pending for a key, the earliest applies. */
@@ -126,38 +127,57 @@ export class WorkQueue {
 
   /** Reconciles keys until the signal aborts. */
   async run(options: RunOptions): Promise<void> {
-    const onAbort = () => {
-      for (const wake of this.#idle.splice(0)) wake();
+    const { workers, signal, observer } = options;
+    const ended = observer?.started(this);
+    const running = new Set<Promise<void>>();
+    const { promise: stopped, resolve: stop, reject: fail } = Promise.withResolvers<void>();
+    const onAbort = () => stop();
+    this.#startWorker = () => {
+      if (signal.aborted || this.#workers >= workers) return;
+      this.#workers += 1;
+      const worker = this.#work(options).catch(fail);
+      running.add(worker);
+      void worker.then(() => running.delete(worker));
     };
-    options.signal.addEventListener('abort', onAbort, { once: true });
-    const ended = options.observer?.started(this);
+    for (const _ of this.#waiting) this.#startWorker();
+    if (signal.aborted) stop();
+    signal.addEventListener('abort', onAbort, { once: true });
     try {
-      await Promise.all(Array.from({ length: options.workers }, () => this.#work(options)));
+      await stopped;
+      await Promise.all(running);
     } finally {
-      options.signal.removeEventListener('abort', onAbort);
+      this.#startWorker = undefined;
+      signal.removeEventListener('abort', onAbort);
       this.#dropTimers();
       ended?.();
     }
   }
 
+  /** Reconciles one key after the other until none waits. */
   async #work(options: RunOptions): Promise<void> {
-    const { observer, signal } = options;
-    while (!signal.aborted) {
-      const [next] = this.#waiting;
-      if (next === undefined) {
-        await new Promise<void>((resolve) => this.#idle.push(resolve));
-        continue;
+    // Whoever adds a key does not wait for its reconciliation to begin.
+    await Promise.resolve();
+    try {
+      while (!options.signal.aborted) {
+        const [next] = this.#waiting;
+        if (next === undefined) return;
+        await this.#process(...next, options);
       }
-      const [key, addedAt] = next;
-      this.#waiting.delete(key);
-      observer?.taken(this.name, secondsSince(addedAt));
-      const takenAt = performance.now();
-      this.#working.set(key, takenAt);
-      await this.#reconcile(key, options);
-      this.#working.delete(key);
-      observer?.done(this.name, secondsSince(takenAt));
-      if (this.#addedWhileWorking.delete(key)) this.add(key);
+    } finally {
+      this.#workers -= 1;
     }
+  }
+
+  async #process(key: string, addedAt: number, options: RunOptions): Promise<void> {
+    const { observer } = options;
+    this.#waiting.delete(key);
+    observer?.taken(this.name, secondsSince(addedAt));
+    const takenAt = performance.now();
+    this.#working.set(key, takenAt);
+    await this.#reconcile(key, options);
+    this.#working.delete(key);
+    observer?.done(this.name, secondsSince(takenAt));
+    if (this.#addedWhileWorking.delete(key)) this.add(key);
   }
 
   async #reconcile(key: string, options: RunOptions): Promise<void> {

@@ -97,6 +97,8 @@ export async function bundleWorkflows(
     // The bundler's report does not help an operator; it throws its errors.
     logger: new DefaultLogger('ERROR'),
     webpackConfigHook: (config) => {
+      // Each thread keeps the source map: stack traces need the lines, and neither columns nor the sources.
+      config.devtool = 'inline-nosources-cheap-module-source-map';
       config.plugins = [
         ...(config.plugins ?? []),
         (compiler) =>

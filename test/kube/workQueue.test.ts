@@ -166,3 +166,44 @@ test('an observer sees what waits, what is in progress, and what is retried, as 
   const one = ['taken test true', 'done test true'];
   expect(seen).toEqual(['taken test true', 'retried test', 'done test true', ...one, ...one, 'ended']);
 });
+
+test('a key that is added while the last worker ends is reconciled', async () => {
+  const queue = new WorkQueue('test', backOff);
+  const stop = new AbortController();
+  const reconciled = new Set<string>();
+  const run = queue.run({
+    workers: 1,
+    reconcile: async (key) => void reconciled.add(key),
+    signal: stop.signal,
+    log: recordedLog(),
+  });
+  // Each at another of the moments around the end of a worker, which is some microtasks after its last key.
+  for (let pause = 0; pause < 40; pause++) {
+    const keys = [`${pause} first`, `${pause} second`];
+    queue.add(keys[0] ?? '');
+    for (let i = 0; i < pause; i++) await Promise.resolve();
+    queue.add(keys[1] ?? '');
+    await eventually('both keys', () => (keys.every((key) => reconciled.has(key)) ? undefined : 'not yet'));
+  }
+  stop.abort();
+  await run;
+});
+
+test('a key that is added after an abort waits for the next run', async () => {
+  const { queue, stop, run, started, starts } = gatedQueue(1);
+  stop.abort();
+  await run;
+  queue.add('late');
+  expect({ started, length: queue.length, isBusy: queue.isBusy }).toEqual({
+    started: [],
+    length: 1,
+    isBusy: true,
+  });
+  const again = new AbortController();
+  const reconcile = async (key: string) => void started.push(key);
+  const second = queue.run({ workers: 2, reconcile, signal: again.signal, log: recordedLog() });
+  await starts(1);
+  again.abort();
+  await second;
+  expect(started).toEqual(['late']);
+});

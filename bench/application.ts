@@ -1,0 +1,28 @@
+import { execFile } from 'node:child_process';
+import { join } from 'node:path';
+import { promisify } from 'node:util';
+import { writeApplication } from '../scripts/image/application.ts';
+import { deployedNodeOptions, workerArguments } from '../scripts/tools.ts';
+
+/** How a worker is started. */
+export interface WorkerProgram {
+  /** Arguments of Node. */
+  args: readonly string[];
+  env: Readonly<Record<string, string>>;
+}
+
+/** Writes the programs of the image to a folder, compiled as they are in the image, and returns how their worker is started. */
+export async function installWorker(folder: string): Promise<WorkerProgram> {
+  await writeApplication(folder);
+  const flags = workerArguments().filter((arg) => arg.startsWith('--'));
+  const args = [...flags, join(folder, 'worker', 'main.js')];
+  const env = { NODE_OPTIONS: deployedNodeOptions(), NODE_COMPILE_CACHE: join(folder, '.compiled') };
+  await promisify(execFile)(process.execPath, [...args, '--help'], { env: { ...process.env, ...env } });
+  return { args, env };
+}
+
+/** Returns how the worker of the checkout is started: its CPU profiles name the sources. */
+export function checkedOutWorker(profiles: string): WorkerProgram {
+  const args = ['--cpu-prof', `--cpu-prof-dir=${profiles}`, ...workerArguments()];
+  return { args, env: { NODE_OPTIONS: deployedNodeOptions() } };
+}
