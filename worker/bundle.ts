@@ -109,7 +109,7 @@ export async function bundleWorkflows(
       return config;
     },
   });
-  const inputs = await digestsOf([...files].map((path) => relative(root, path)));
+  const inputs = await digestsOf([...files].map((path) => relative(root, path)).toSorted());
   const end = code.lastIndexOf(sourceMapComment);
   return {
     code: inAscii(`${code.slice(0, end)}${inputsComment}${JSON.stringify(inputs)}\n${code.slice(end)}`),

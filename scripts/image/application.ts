@@ -1,7 +1,8 @@
-import { execFileSync } from 'node:child_process';
+import { execFile } from 'node:child_process';
 import { cpSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { dirname, join, resolve } from 'node:path';
+import { promisify } from 'node:util';
 import { build, type BuildOptions, type Plugin } from 'esbuild';
 import { bundleCommands, nodeOptions } from '../bundle.ts';
 import { root } from '../tools.ts';
@@ -52,7 +53,7 @@ export async function writeApplication(folder: string): Promise<string[]> {
   rmSync(folder, { recursive: true, force: true });
   mkdirSync(folder, { recursive: true });
   const worker = join(folder, 'worker');
-  const programs = await build({
+  const programs = build({
     ...options,
     entryPoints: {
       main: 'worker/main.ts',
@@ -62,25 +63,26 @@ export async function writeApplication(folder: string): Promise<string[]> {
     },
     outdir: worker,
   });
-  const agent = await build({
+  const agent = build({
     ...options,
     entryPoints: ['agent/main.ts'],
     outdir: join(folder, 'agent'),
   });
-  const configuration = await build({
+  const configuration = build({
     ...options,
     entryPoints: ['temporal-config/main.ts', 'temporal-config/encodedFailures.ts'],
     outdir: join(folder, 'temporal-config'),
   });
-  const commands = await bundleCommands(join(folder, 'cli'));
-  const inputs = [programs, agent, configuration, commands].flatMap(({ metafile }) =>
-    Object.keys(metafile.inputs),
-  );
-  for (const { file, flags } of workflowBundles) {
-    const code = printedBundle(flags);
-    inputs.push(...inputsOf(code));
-    writeFileSync(join(worker, file), code);
-  }
+  const commands = bundleCommands(join(folder, 'cli'));
+  const built = Promise.all([programs, agent, configuration, commands]);
+  const printed = Promise.all(workflowBundles.map(({ flags }) => printedBundle(flags)));
+  const [results, codes] = await Promise.all([built, printed]);
+  for (const [index, { file }] of workflowBundles.entries())
+    writeFileSync(join(worker, file), codes[index] ?? '');
+  const inputs = [
+    ...results.flatMap(({ metafile }) => Object.keys(metafile.inputs)),
+    ...codes.flatMap(inputsOf),
+  ];
   copySdkFiles(worker);
   for (const path of ['deploy', 'temporal-config/namespace.yaml', 'temporal-config/schedules', 'LICENSE'])
     cpSync(join(root, path), join(folder, path), { recursive: true });
@@ -93,12 +95,12 @@ const workflowBundles = [
   { file: 'workflows-traces.js', flags: ['--traces'] },
 ];
 
-function printedBundle(flags: readonly string[]): string {
+async function printedBundle(flags: readonly string[]): Promise<string> {
   const script = join(root, 'worker', 'printBundle.ts');
-  return execFileSync(process.execPath, [script, ...flags], {
-    encoding: 'utf8',
+  const { stdout } = await promisify(execFile)(process.execPath, [script, ...flags], {
     maxBuffer: 64 * 1024 * 1024,
   });
+  return stdout;
 }
 
 /** Returns the files that workflows were bundled from, which their bundle names. */

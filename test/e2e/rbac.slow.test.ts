@@ -260,7 +260,9 @@ function outcomeOf({ status, body: { reason, message } }: Response, { name }: Ac
   if (status < 300 || reason === 'AlreadyExists') return 'allowed';
   if (reason === 'NotFound' && name === absent) return 'allowed';
   // And before it looks whether it serves the kind: MutatingAdmissionPolicies since Kubernetes 1.36.
-  if (status === 404 && reason === undefined) return 'allowed';
+  const isUnknownKind =
+    reason === undefined || message === 'the server could not find the requested resource';
+  if (status === 404 && isUnknownKind) return 'allowed';
   const problem = `${status} (${reason}): ${message}`;
   return /forbidden/i.test(problem) ? 'denied' : problem;
 }

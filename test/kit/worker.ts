@@ -57,7 +57,7 @@ export function startAdmission(sandbox: Sandbox): WorkerProcess {
 
 export const controllers = { args: ['--components', 'controllers'] };
 
-/** Starts a worker. In `npm test` it finds the workflows bundled already: WORKFLOW_BUNDLE is in the environment. */
+/** Starts a worker: in `npm test` that of the image, unless it is of other sources or gets other workflows. */
 export function startWorker(
   sandbox: Sandbox,
   { env = {}, args = [], source }: WorkerOptions = {},
@@ -65,14 +65,11 @@ export function startWorker(
   // Test files that share a sandbox must not read each other's logs.
   const logFile = join(sandbox.dir, `worker-${crypto.randomUUID()}.log`);
   const log = openSync(logFile, 'a');
-  // What the run of tests has prepared is of these sources.
-  const prepared = source === undefined ? {} : { WORKFLOW_BUNDLE: undefined };
-  const program =
-    source === undefined ? ['--import', bundledModules, ...workerArguments()] : programIn(source);
+  const program = programOf(source, env['WORKFLOW_BUNDLE']);
   const own = { ...sandbox.env, KUBECONFIG: sandbox.workerKubeconfig, NODE_OPTIONS: '' };
-  const child = spawn(process.execPath, [...program, ...args], {
+  const child = spawn(process.execPath, [...program.args, ...args], {
     cwd: source ?? root,
-    env: { ...process.env, ...own, ...prepared, ...env },
+    env: { ...process.env, ...own, ...program.env, ...env },
     stdio: ['ignore', log, log],
   });
   closeSync(log);
@@ -93,8 +90,24 @@ export function startWorker(
   };
 }
 
-function programIn(source: string): string[] {
-  return workerArguments().map((arg) => (arg.startsWith(root) ? join(source, arg.slice(root.length)) : arg));
+interface Program {
+  args: string[];
+  env: NodeJS.ProcessEnv;
+}
+
+/** What the run of tests has prepared is of these sources. */
+function programOf(source: string | undefined, workflows: string | undefined): Program {
+  const withoutBundle = { WORKFLOW_BUNDLE: undefined };
+  const args = workerArguments();
+  const { NM_TEST_WORKER: prepared } = process.env;
+  if (source !== undefined) return { args: args.map((arg) => movedTo(source, arg)), env: withoutBundle };
+  if (prepared === undefined || workflows !== undefined)
+    return { args: ['--import', bundledModules, ...args], env: {} };
+  return { args: args.map((arg) => (arg.startsWith(root) ? prepared : arg)), env: withoutBundle };
+}
+
+function movedTo(source: string, arg: string): string {
+  return arg.startsWith(root) ? join(source, arg.slice(root.length)) : arg;
 }
 
 async function end(
