@@ -1,5 +1,5 @@
-import type { Node, Pod } from '../../api/core.ts';
-import { READINESS_TAINT } from '../../api/names.ts';
+import type { Lease, Node, Pod } from '../../api/core.ts';
+import { ElectionLease, READINESS_TAINT } from '../../api/names.ts';
 import type { NodeMaintenance } from '../../api/nodeMaintenance.ts';
 import type { MaintenanceSummaryInput } from '../../domain/maintenance/summary.ts';
 import { isCompleted, stageOf } from '../../domain/common/stage.ts';
@@ -9,6 +9,7 @@ import { type NodeServiceInput, outOfServiceReasons } from '../../domain/mainten
 import { evacuationsByPod } from '../../domain/evacuation/evacuation.ts';
 import { type RequestedEviction, requestedEviction } from '../../domain/evacuation/evictionRequest.ts';
 import { mayHaveRequests } from '../../domain/evacuation/serving.ts';
+import { leaderlessSince } from '../../domain/leases/processSummary.ts';
 import { hasTaint } from '../../domain/common/toleration.ts';
 import { sleep } from '../../kube/abort.ts';
 import type { Kube } from '../../kube/client.ts';
@@ -66,6 +67,8 @@ export class Watching {
   readonly #pastNodes = new Map<string, Set<string>>();
   readonly #signal: AbortSignal;
   readonly #informers;
+  /** In whatever namespace the installation is. They change every second, which is no change of a maintenance. */
+  readonly #elections: Informer<Lease>;
   /** Only maintenances that may have EvictionRequests need them. */
   readonly #lifecycle: EvictionInformers;
   /** Keyed by node; '' watches all nodes. */
@@ -83,6 +86,14 @@ export class Watching {
       policies: new Informer({ kube, resource: resources.nodeReadinessPolicies, log }),
       evacuations: new Informer({ kube, resource: resources.evacuations, log }),
     };
+    this.#elections = new Informer({
+      kube,
+      resource: resources.leases,
+      fieldSelector: `metadata.name=${ElectionLease.Controllers}`,
+      optionalFor: 'reports of workers that do not run',
+      log,
+    });
+    this.#elections.start(signal);
     this.#lifecycle = new EvictionInformers({ kube, log });
     this.#lifecycle.start(signal);
     this.#lifecycle.requests.subscribe(() => this.#notify());
@@ -98,7 +109,7 @@ export class Watching {
 
   async synced(): Promise<void> {
     await Promise.all(Object.values(this.#informers).map((informer) => informer.synced(this.#signal)));
-    await this.#lifecycle.synced(this.#signal);
+    await Promise.all([this.#lifecycle.synced(this.#signal), this.#elections.synced(this.#signal)]);
     this.#ensurePodWatches();
     await Promise.all([...this.#pods.values()].map((informer) => informer.synced(this.#signal)));
   }
@@ -166,6 +177,7 @@ export class Watching {
     const existing = new Set(nodes.map(({ node }) => node.metadata.name));
     const pastNames = [...(this.#pastNodes.get(maintenance.metadata.name) ?? [])];
     const pods = nodes.flatMap((one) => one.pods);
+    const now = this.#kube.now();
     return {
       maintenance,
       maintenances: this.#informers.maintenances.list(),
@@ -174,7 +186,8 @@ export class Watching {
       missing: pastNames.filter((name) => !existing.has(name)).toSorted(compareNames),
       evacuations: evacuationsByPod(pods, evacuations.list()),
       requests: this.#requestsOf(pods),
-      now: this.#kube.now(),
+      now,
+      leaderlessSince: leaderlessSince(this.#elections.list(), now),
     };
   }
 

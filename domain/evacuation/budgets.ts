@@ -88,7 +88,9 @@ export function budgetBlocker(budget: PodDisruptionBudget): Blocker {
       reason: BlockerReason.DisruptionBudgetNeverAllows,
       message: `PodDisruptionBudget ${name} can never allow a disruption: ${remedy}.`,
     };
-  const message = `PodDisruptionBudget ${name} allows no disruption now.`;
+  const message = isComputed(budget)
+    ? `PodDisruptionBudget ${name} allows no disruption now.`
+    : `PodDisruptionBudget ${name} has no current status, without which the apiserver rejects evictions: check that kube-controller-manager runs.`;
   return { reason: BlockerReason.DisruptionBudget, message };
 }
 

@@ -92,6 +92,23 @@ function stateOf(lease: Readonly<Lease>, now: Date): ProcessSummary['state'] {
   return ageMs <= staleRenewals * renewIntervalSecondsOf(lease) * 1_000 ? 'Live' : 'Stale';
 }
 
+/** A new leader takes over within this time. */
+const handoverMs = 10_000;
+
+/**
+ * Returns since when no process leads; undefined if one does, if another may still take over, or if the installation is unknown.
+ * `elections` are the leader election Leases of the controllers in all namespaces.
+ */
+export function leaderlessSince(elections: readonly Readonly<Lease>[], now: Date): Date | undefined {
+  if (elections.length === 0) return undefined;
+  const ends = elections.map(({ spec: { renewTime, leaseDurationSeconds = 0 } }) => {
+    const renewedMs = Date.parse(renewTime ?? '');
+    return Number.isNaN(renewedMs) ? 0 : renewedMs + leaseDurationSeconds * 1_000;
+  });
+  const endMs = Math.max(...ends);
+  return now.getTime() - endMs > handoverMs ? new Date(endMs) : undefined;
+}
+
 /** Returns the holder of the leader election Lease, unless it has expired. */
 export function leaderOf(election: Readonly<Lease> | undefined, now: Date): string | undefined {
   const { holderIdentity = '', renewTime, leaseDurationSeconds = 0 } = election?.spec ?? {};

@@ -48,6 +48,8 @@ export interface MaintenanceSummaryInput extends ServiceContext {
   /** Pod UID -> EvictionRequest of node maintenance, and the Eviction that serves it. */
   requests?: ReadonlyMap<string, RequestedEviction>;
   now: Date;
+  /** Since when no worker runs the controllers. */
+  leaderlessSince?: Date | undefined;
   /** The rate that the observer has measured most recently. */
   drainRate?: DrainRate | undefined;
 }
@@ -102,8 +104,8 @@ export interface DeadlineSummary {
   readonly drainedAt?: string;
 }
 
-/** The condition Progressing of a maintenance whose workflow cannot start or advance. */
-interface NotProgressing {
+/** Why the workflow of a maintenance cannot start or advance: its condition Progressing, or that no worker runs. */
+export interface NotProgressing {
   readonly reason: string;
   readonly message: string;
   readonly since: string;
@@ -176,13 +178,14 @@ export function summaryOf(input: MaintenanceSummaryInput): MaintenanceSummary {
   const estimate =
     stage === 'Drain' ? estimateOf({ input, nodes, podsToEvacuate, ...counted, stageSince }) : undefined;
   const stalled = stalledMessage(maintenance.status?.conditions);
+  const notProgressing = isCompleted(maintenance) ? undefined : notProgressingOf(input);
   return {
     name,
     stage,
     ...(stageSince !== undefined && { stageSince }),
     ...(maintenance.spec.reason && { reason: maintenance.spec.reason }),
     paused: stage !== 'Complete' && isPaused(maintenance),
-    ...notProgressingOf(maintenance),
+    ...(notProgressing !== undefined && { notProgressing }),
     drained: stage === 'Drain' && isDrained(maintenance),
     completed: isCompleted(maintenance),
     ...(tier !== undefined && { tier }),
@@ -228,12 +231,21 @@ function unservedOf(maintenance: NodeMaintenance): Pick<MaintenanceSummary, 'uns
   return condition?.status === 'False' ? { unserved: condition.message } : {};
 }
 
-function notProgressingOf(maintenance: NodeMaintenance): Pick<MaintenanceSummary, 'notProgressing'> {
-  const problem = isCompleted(maintenance) ? undefined : progressProblemOf(maintenance);
-  if (problem === undefined) return {};
+/** Without a worker the object says what was, so that this comes first. */
+export function notProgressingOf({
+  maintenance,
+  leaderlessSince,
+}: Pick<MaintenanceSummaryInput, 'maintenance' | 'leaderlessSince'>): NotProgressing | undefined {
+  if (leaderlessSince !== undefined)
+    return { reason: 'NoWorker', message: noWorker, since: leaderlessSince.toISOString() };
+  const problem = progressProblemOf(maintenance);
+  if (problem === undefined) return undefined;
   const { reason, message, lastTransitionTime } = problem;
-  return { notProgressing: { reason, message, since: lastTransitionTime } };
+  return { reason, message, since: lastTransitionTime };
 }
+
+const noWorker =
+  'no worker runs the controllers, and what is shown may be old: start one, or see in its log what it waits for (kubectl maintenance workers lists them)';
 
 /** Returns the tier that is reached; undefined outside of Drain, and until a tier that contains pods is reached. */
 export function tierOf(maintenance: NodeMaintenance): ReachedTier | undefined {

@@ -6,9 +6,14 @@ import { hasStarted, isCompleted, isDrained, stageOf, stagesAfter } from '../com
 import { entryText, planOf, positionOf } from '../drain/plan.ts';
 import { NODE_LEASES_HELD } from '../leases/nodeLease.ts';
 import { notUncordonedReason, outOfServiceReasons, recordOf } from './backInService.ts';
-import { progressProblemOf } from './progressing.ts';
 import { wasCordonedByMaintenance } from './status.ts';
-import { isPaused, type MaintenanceSummaryInput, type NodeSummary, summaryOf } from './summary.ts';
+import {
+  isPaused,
+  type MaintenanceSummaryInput,
+  type NodeSummary,
+  notProgressingOf,
+  summaryOf,
+} from './summary.ts';
 
 export type WaitResult =
   | { kind: 'Reached'; notes: readonly string[] }
@@ -32,22 +37,22 @@ export function decideWait(goal: NodeMaintenanceStage, input: WaitInput): WaitRe
   if (goal === 'Drain' && isDrained(maintenance)) return reachedDrained(maintenance);
   if (stagesAfter(goal).includes(stage))
     return { kind: 'Missed', because: `it was advanced to stage ${stage}` };
-  if (!hasStarted(maintenance, goal)) return { kind: 'Waiting', on: waitingForStart(maintenance) };
+  if (!hasStarted(maintenance, goal)) return { kind: 'Waiting', on: waitingForStart(input) };
   if (goal === 'Idle') return { kind: 'Reached', notes: [] };
   const stageWork = goal === 'Cordon' ? waitingForCordon(input) : waitingForDrain(input);
-  const on = stageWork.length === 0 ? [] : [...waitingForProgress(maintenance), ...stageWork];
+  const on = stageWork.length === 0 ? [] : [...waitingForProgress(input), ...stageWork];
   return on.length === 0 ? { kind: 'Reached', notes: [] } : { kind: 'Waiting', on };
 }
 
 const notStarted = 'a worker to start the stage (kubectl maintenance workers lists the running workers)';
 
-function waitingForStart(maintenance: NodeMaintenance): string[] {
-  const problem = waitingForProgress(maintenance);
+function waitingForStart(input: WaitInput): string[] {
+  const problem = waitingForProgress(input);
   return problem.length === 0 ? [notStarted] : problem;
 }
 
-function waitingForProgress(maintenance: NodeMaintenance): string[] {
-  const problem = progressProblemOf(maintenance);
+function waitingForProgress(input: WaitInput): string[] {
+  const problem = notProgressingOf(input);
   return problem === undefined ? [] : [`its workflow to progress: ${problem.message}`];
 }
 
@@ -122,15 +127,11 @@ function blockersOf(nodes: readonly NodeSummary[]): string[] {
 function waitForComplete(input: WaitInput): WaitResult {
   const { maintenance, nodes, isDeleted } = input;
   if (!isDeleted && !hasStarted(maintenance, 'Complete'))
-    return { kind: 'Waiting', on: waitingForStart(maintenance) };
+    return { kind: 'Waiting', on: waitingForStart(input) };
   if (!isDeleted && !isCompleted(maintenance))
     return {
       kind: 'Waiting',
-      on: [
-        ...waitingForProgress(maintenance),
-        'the nodes to be uncordoned',
-        ...waitingForLeases(maintenance),
-      ],
+      on: [...waitingForProgress(input), 'the nodes to be uncordoned', ...waitingForLeases(maintenance)],
     };
   const on = [
     ...(input.missing ?? []).map((name) => `node ${name}: it does not exist`),

@@ -293,7 +293,11 @@ describe('a release', () => {
     await succeeds(kubectl(['apply', '-f', definitions]));
     await succeeds(kubectl(['create', ...workNamespace]));
     try {
-      for (const mutatingPolicies of ['policies', 'webhooks']) {
+      const group = ['--api-group', 'admissionregistration.k8s.io', '--output', 'name'];
+      const served = await succeeds(kubectl(['api-resources', ...group]));
+      // Since Kubernetes 1.36.
+      const hasPolicies = served.includes('mutatingadmissionpolicies.');
+      for (const mutatingPolicies of hasPolicies ? ['policies', 'webhooks'] : ['webhooks']) {
         const options = ['--values', everythingOn, '--set', `mutatingPolicies=${mutatingPolicies}`];
         const items = objectsIn(await template(...policiesServed, ...options));
         const kinds = items.map(({ kind }) => kind);

@@ -219,6 +219,16 @@ describe('a budget may allow a disruption by itself', () => {
       when: 'its status is older than its spec',
       guard: edited({ maxUnavailable: 1 }, { desiredHealthy: 3 }),
     },
+  ])('$when', ({ guard }) => {
+    expect(budgetBlocker(guard)).toEqual({
+      reason: 'DisruptionBudget',
+      message: expect.stringMatching(
+        / has no current status, .*: check that kube-controller-manager runs\.$/,
+      ),
+    });
+  });
+
+  test.each([
     { when: 'it is used up', guard: budget({ minAvailable: 2 }, { currentHealthy: 2 }) },
     { when: 'its pods are not healthy', guard: budget({ maxUnavailable: 1 }, { currentHealthy: 0 }) },
     {
@@ -226,7 +236,10 @@ describe('a budget may allow a disruption by itself', () => {
       guard: budget({ maxUnavailable: 1 }, { currentHealthy: 0, desiredHealthy: 0, expectedPods: 0 }),
     },
   ])('$when', ({ guard }) => {
-    expect(budgetBlocker(guard).reason).toBe('DisruptionBudget');
+    expect(budgetBlocker(guard)).toEqual({
+      reason: 'DisruptionBudget',
+      message: expect.stringMatching(/ allows no disruption now\.$/),
+    });
   });
 });
 

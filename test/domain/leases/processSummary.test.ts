@@ -1,6 +1,12 @@
 import { describe, expect, test } from '@jest/globals';
 import type { Lease } from '../../../api/core.ts';
-import { evictionApiOf, leaderOf, processOf, registrationOf } from '../../../domain/leases/processSummary.ts';
+import {
+  evictionApiOf,
+  leaderlessSince,
+  leaderOf,
+  processOf,
+  registrationOf,
+} from '../../../domain/leases/processSummary.ts';
 
 const now = new Date('2026-01-01T12:00:00Z');
 const at = (seconds: number) => new Date(now.getTime() + seconds * 1_000).toISOString().replace('Z', '000Z');
@@ -93,6 +99,28 @@ describe('the leader', () => {
     },
   ])('that $when is $named', ({ of, named }) => {
     expect(leaderOf(of, now)).toBe(named);
+  });
+});
+
+describe('nobody leads', () => {
+  test.each([
+    { when: 'a process leads', of: [election('w_1')], since: undefined },
+    { when: 'another may still take over', of: [election('w_1', 9)], since: undefined },
+    { when: 'the leader has ended', of: [election('w_1', 60)], since: 52 },
+    { when: 'the leader has released its Lease', of: [election('', 60)], since: 52 },
+    {
+      when: 'another installation was removed',
+      of: [election('w_1', 600), election('w_1')],
+      since: undefined,
+    },
+    { when: 'the namespace of the installation is unknown', of: [], since: undefined },
+  ])('$when', ({ of, since }) => {
+    const expected = since === undefined ? undefined : new Date(now.getTime() - since * 1_000);
+    expect(leaderlessSince(of, now)).toEqual(expected);
+  });
+
+  test('a Lease that a user created has never been renewed', () => {
+    expect(leaderlessSince([{ metadata: { name: 'y' }, spec: {} }], now)).toEqual(new Date(0));
   });
 });
 

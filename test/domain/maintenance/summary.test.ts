@@ -386,6 +386,7 @@ describe('waiting for a stage', () => {
     of?: Overrides;
     nodes?: NodeServiceInput[];
     isDeleted?: boolean;
+    differs?: Partial<MaintenanceSummaryInput>;
     want: object;
   }>([
     {
@@ -579,13 +580,27 @@ describe('waiting for a stage', () => {
       },
     },
     {
+      when: 'no worker runs, whatever the object says',
+      goal: 'Drain',
+      of: { conditions: [notProgressing] },
+      differs: { leaderlessSince: now },
+      want: {
+        kind: 'Waiting',
+        on: [
+          expect.stringContaining('its workflow to progress: no worker runs the controllers'),
+          'Default pods up to 1000000000 to leave',
+        ],
+      },
+    },
+    {
       when: 'it is drained, whether Temporal is available or not',
       goal: 'Drain',
       of: { conditions: [notProgressing, condition('Drained', 'True')] },
       want: { kind: 'Reached', notes: [] },
     },
-  ])('$goal: $when', ({ goal, of, nodes = [node()], isDeleted = false, want }) => {
-    expect(decideWait(goal, { ...inputOf(maintenance(of), { nodes }), isDeleted })).toMatchObject(want);
+  ])('$goal: $when', ({ goal, of, nodes = [node()], isDeleted = false, differs = {}, want }) => {
+    const input = inputOf(maintenance(of), { nodes, ...differs });
+    expect(decideWait(goal, { ...input, isDeleted })).toMatchObject(want);
   });
 
   test('Complete: a node of the maintenance does not exist', () => {
