@@ -155,7 +155,7 @@ export class WorkQueue {
 
   /** Reconciles one key after the other until none waits. */
   async #work(options: RunOptions): Promise<void> {
-    // Whoever adds a key does not wait for its reconciliation to begin.
+    // The caller of add() does not wait for the reconciliation to begin.
     await Promise.resolve();
     try {
       while (!options.signal.aborted) {

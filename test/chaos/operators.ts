@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { serverNames } from '../../sandbox/layout.ts';
-import { sandboxStatus } from '../../sandbox/sandbox.ts';
+import { type Sandbox, sandboxStatus } from '../../sandbox/sandbox.ts';
 import type { Testbed } from './testbed.ts';
 import { type Fault, type ServerWithFaults, serversWithFaults } from './fault.ts';
 import type { Ignorance } from './invariants/drains.ts';
@@ -155,7 +155,7 @@ export class Operators {
   async #expire(): Promise<() => Promise<void>> {
     const start = await this.#kill('kube-apiserver');
     // An etcd that fails itself forgets nothing.
-    await compact(this.#testbed).catch(() => undefined);
+    await compact(this.#testbed.sandbox).catch(() => undefined);
     return start;
   }
 
@@ -167,7 +167,7 @@ export class Operators {
 }
 
 /** Compacts etcd at its current revision, through its JSON gateway. */
-async function compact({ sandbox }: Testbed): Promise<void> {
+export async function compact(sandbox: Sandbox): Promise<void> {
   const status = sandboxStatus(sandbox.dir);
   const port = status.kind === 'Down' ? undefined : status.servers.find(({ name }) => name === 'etcd')?.port;
   const ask = async (path: string, body: object) => {

@@ -170,6 +170,8 @@ describe('an application of one replica', () => {
     worker = await startNextWorker(world);
     await world.eventually('crashed', 'the node is drained', drained);
     await eventuallyMoved(one);
+    // Before Kubernetes 1.36 changes of a maintenance need its webhooks.
+    await worker.ready();
     await completed('crashed');
     await setUnschedulable(nodes, null);
   });
