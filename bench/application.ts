@@ -9,6 +9,8 @@ export interface WorkerProgram {
   /** Arguments of Node. */
   args: readonly string[];
   env: Readonly<Record<string, string>>;
+  /** Folder of compiled code. Workers of the image cannot add to it: each gets a copy. */
+  compiled?: string | undefined;
 }
 
 /** Writes the programs of the image to a folder, compiled as they are in the image, and returns how their worker is started. */
@@ -16,9 +18,10 @@ export async function installWorker(folder: string): Promise<WorkerProgram> {
   await writeApplication(folder);
   const flags = workerArguments().filter((arg) => arg.startsWith('--'));
   const args = [...flags, join(folder, 'worker', 'main.js')];
-  const env = { NODE_OPTIONS: deployedNodeOptions(), NODE_COMPILE_CACHE: join(folder, '.compiled') };
+  const compiled = join(folder, '.compiled');
+  const env = { NODE_ENV: 'production', NODE_OPTIONS: deployedNodeOptions(), NODE_COMPILE_CACHE: compiled };
   await promisify(execFile)(process.execPath, [...args, '--help'], { env: { ...process.env, ...env } });
-  return { args, env };
+  return { args, env, compiled };
 }
 
 /** Returns how the worker of the checkout is started: its CPU profiles name the sources. */

@@ -76,11 +76,13 @@ function withDefaults({ peers, benchmarks, targets, runs, ...others }: Omit<Give
 
 /** Returns why results cannot be recorded, before hours of measurements. */
 function recordProblem(
-  { record, benchmarks }: Options,
+  { record, benchmarks, profile }: Options,
   force: boolean,
   exists: (path: string) => boolean,
 ): string | undefined {
   if (record === undefined) return force ? '--force is only for --record' : undefined;
+  if (profile !== undefined)
+    return '--record and --profile exclude each other: profiles are of the checkout, and recorded figures of the image';
   const other = benchmarks.find(({ kind }) => !recordings[record].kinds.includes(kind));
   if (other !== undefined)
     return `--record ${record}: the section "${recordings[record].section}" of docs/performance.md has no figures of ${other.name}; leave --work out, or use --json`;

@@ -1,5 +1,5 @@
 import { type ChildProcess, spawn } from 'node:child_process';
-import { closeSync, openSync, readFileSync } from 'node:fs';
+import { closeSync, cpSync, openSync, readFileSync } from 'node:fs';
 import { hostname } from 'node:os';
 import { join } from 'node:path';
 import { mutating, validating } from '../admission/registration.ts';
@@ -15,6 +15,7 @@ import { readManifests } from '../manifests/read.ts';
 import { renderManifests } from '../manifests/render.ts';
 import { until } from '../sandbox/until.ts';
 import { freePort } from '../worker/http.ts';
+import type { WorkerProgram } from './application.ts';
 import { isRunning, killChild, stopChild } from './childProcess.ts';
 import { readMemoryMb } from './memory.ts';
 import { parseSamples } from './samples.ts';
@@ -72,7 +73,12 @@ export class WorkerProcess {
     const program = testbed.worker;
     const own = { HOME: testbed.sandbox.dir, KUBECONFIG: testbed.kubeconfigs.ours };
     const child = spawn(process.execPath, [...program.args, ...flags], {
-      env: { ...testbed.sandbox.env, ...own, ...program.env },
+      env: {
+        ...testbed.sandbox.env,
+        ...own,
+        ...program.env,
+        ...copyOfCompiled(program, testbed.sandbox.dir),
+      },
       stdio: ['ignore', output, output],
     });
     closeSync(output);
@@ -178,4 +184,12 @@ async function register({ kube }: Testbed): Promise<void> {
     if (manifest === undefined) throw new Error(`deploy/ contains no ${resource.kind}`);
     await kube.apply<KubeObject>(resource, manifest, { fieldManager: 'kubectl', force: true });
   }
+}
+
+/** No run profits from what the worker of another one has compiled. */
+function copyOfCompiled({ compiled }: WorkerProgram, dir: string): Record<string, string> {
+  if (compiled === undefined) return {};
+  const copy = join(dir, `compiled-${crypto.randomUUID()}`);
+  cpSync(compiled, copy, { recursive: true });
+  return { NODE_COMPILE_CACHE: copy };
 }

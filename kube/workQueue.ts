@@ -129,15 +129,16 @@ export class WorkQueue {
   async run(options: RunOptions): Promise<void> {
     const { workers, signal, observer } = options;
     const ended = observer?.started(this);
+    if (this.#startWorker !== undefined) throw new Error(`queue ${this.name} runs already`);
     const running = new Set<Promise<void>>();
     const { promise: stopped, resolve: stop, reject: fail } = Promise.withResolvers<void>();
     const onAbort = () => stop();
     this.#startWorker = () => {
       if (signal.aborted || this.#workers >= workers) return;
       this.#workers += 1;
-      const worker = this.#work(options).catch(fail);
+      const worker = this.#work(options);
       running.add(worker);
-      void worker.then(() => running.delete(worker));
+      worker.then(() => running.delete(worker), fail);
     };
     for (const _ of this.#waiting) this.#startWorker();
     if (signal.aborted) stop();

@@ -1,4 +1,4 @@
-import type { Lease, Node, Pod } from '../../api/core.ts';
+import type { Node, Pod } from '../../api/core.ts';
 import { ElectionLease, READINESS_TAINT } from '../../api/names.ts';
 import type { NodeMaintenance } from '../../api/nodeMaintenance.ts';
 import type { MaintenanceSummaryInput } from '../../domain/maintenance/summary.ts';
@@ -24,6 +24,7 @@ import { permittedToRead } from './maintenances.ts';
 /** Up to this number of nodes, pods are watched per node; beyond it, all pods of the cluster are watched. */
 const maxNodeWatches = 50;
 const connectionCheckMs = 1_000;
+const leaderCheckMs = 5_000;
 /** Maximum number of maintenances that are watched without being named. */
 const maxMaintenances = 50;
 const byNode = 'node';
@@ -67,8 +68,9 @@ export class Watching {
   readonly #pastNodes = new Map<string, Set<string>>();
   readonly #signal: AbortSignal;
   readonly #informers;
-  /** In whatever namespace the installation is. They change every second, which is no change of a maintenance. */
-  readonly #elections: Informer<Lease>;
+  /** Since when no worker runs the controllers; undefined also while that is unknown. */
+  #leaderlessSince: Date | undefined;
+  readonly #leaderObserved: Promise<void>;
   /** Only maintenances that may have EvictionRequests need them. */
   readonly #lifecycle: EvictionInformers;
   /** Keyed by node; '' watches all nodes. */
@@ -86,14 +88,8 @@ export class Watching {
       policies: new Informer({ kube, resource: resources.nodeReadinessPolicies, log }),
       evacuations: new Informer({ kube, resource: resources.evacuations, log }),
     };
-    this.#elections = new Informer({
-      kube,
-      resource: resources.leases,
-      fieldSelector: `metadata.name=${ElectionLease.Controllers}`,
-      optionalFor: 'reports of workers that do not run',
-      log,
-    });
-    this.#elections.start(signal);
+    this.#leaderObserved = this.#observeLeader();
+    void this.#followLeader();
     this.#lifecycle = new EvictionInformers({ kube, log });
     this.#lifecycle.start(signal);
     this.#lifecycle.requests.subscribe(() => this.#notify());
@@ -109,7 +105,7 @@ export class Watching {
 
   async synced(): Promise<void> {
     await Promise.all(Object.values(this.#informers).map((informer) => informer.synced(this.#signal)));
-    await Promise.all([this.#lifecycle.synced(this.#signal), this.#elections.synced(this.#signal)]);
+    await Promise.all([this.#lifecycle.synced(this.#signal), this.#leaderObserved]);
     this.#ensurePodWatches();
     await Promise.all([...this.#pods.values()].map((informer) => informer.synced(this.#signal)));
   }
@@ -177,7 +173,6 @@ export class Watching {
     const existing = new Set(nodes.map(({ node }) => node.metadata.name));
     const pastNames = [...(this.#pastNodes.get(maintenance.metadata.name) ?? [])];
     const pods = nodes.flatMap((one) => one.pods);
-    const now = this.#kube.now();
     return {
       maintenance,
       maintenances: this.#informers.maintenances.list(),
@@ -186,8 +181,8 @@ export class Watching {
       missing: pastNames.filter((name) => !existing.has(name)).toSorted(compareNames),
       evacuations: evacuationsByPod(pods, evacuations.list()),
       requests: this.#requestsOf(pods),
-      now,
-      leaderlessSince: leaderlessSince(this.#elections.list(), now),
+      now: this.#kube.now(),
+      leaderlessSince: this.#leaderlessSince,
     };
   }
 
@@ -249,6 +244,25 @@ export class Watching {
     this.#pods.set(node, pods);
     pods.subscribe(() => this.#notify());
     pods.start(this.#signal);
+  }
+
+  async #followLeader(): Promise<void> {
+    await this.#leaderObserved;
+    while (!this.#signal.aborted) {
+      await this.sleep(leaderCheckMs);
+      await this.#observeLeader();
+    }
+  }
+
+  /** Reads the Lease, in whatever namespace the installation is. Without an answer, or without the permission, nothing is known. */
+  async #observeLeader(): Promise<void> {
+    const fieldSelector = `metadata.name=${ElectionLease.Controllers}`;
+    const signal = AbortSignal.any([this.#signal, AbortSignal.timeout(leaderCheckMs)]);
+    const read = this.#kube.list(resources.leases, { fieldSelector, signal });
+    this.#leaderlessSince = await read.then(
+      ({ items }) => leaderlessSince(items, this.#kube.now()),
+      () => undefined,
+    );
   }
 
   #notify(): void {

@@ -90,7 +90,7 @@ export function budgetBlocker(budget: PodDisruptionBudget): Blocker {
     };
   const message = isComputed(budget)
     ? `PodDisruptionBudget ${name} allows no disruption now.`
-    : `PodDisruptionBudget ${name} has no current status, without which the apiserver rejects evictions: check that kube-controller-manager runs.`;
+    : `PodDisruptionBudget ${name} has no current status yet, and the apiserver rejects evictions until then: if this lasts, check that kube-controller-manager runs.`;
   return { reason: BlockerReason.DisruptionBudget, message };
 }
 
@@ -100,7 +100,7 @@ export function budgetBlockers(pod: Pod, budgets: readonly PodDisruptionBudget[]
   if (own.length > 1)
     return [{ reason: BlockerReason.MultipleDisruptionBudgets, message: multipleBudgetsMessage(own) }];
   return own
-    .filter((budget) => allowedBy(budget) === 0 && !bypassesBudget(pod, budget))
+    .filter((budget) => remainingDisruptions(budget, 0) === 0 && !bypassesBudget(pod, budget))
     .map((budget) => budgetBlocker(budget));
 }
 

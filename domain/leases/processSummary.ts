@@ -94,17 +94,21 @@ function stateOf(lease: Readonly<Lease>, now: Date): ProcessSummary['state'] {
 
 /** A new leader takes over within this time. */
 const handoverMs = 10_000;
+/** Limit of `--leader-elect-lease-duration`. */
+const maxElectionSeconds = 120;
 
 /**
  * Returns since when no process leads; undefined if one does, if another may still take over, or if the installation is unknown.
  * `elections` are the leader election Leases of the controllers in all namespaces.
  */
 export function leaderlessSince(elections: readonly Readonly<Lease>[], now: Date): Date | undefined {
-  if (elections.length === 0) return undefined;
-  const ends = elections.map(({ spec: { renewTime, leaseDurationSeconds = 0 } }) => {
+  const ends = elections.flatMap(({ spec: { renewTime, leaseDurationSeconds = 0 } }) => {
     const renewedMs = Date.parse(renewTime ?? '');
-    return Number.isNaN(renewedMs) ? 0 : renewedMs + leaseDurationSeconds * 1_000;
+    // A user may have created it in a namespace of his own.
+    const isPlausible = renewedMs <= now.getTime() + handoverMs && leaseDurationSeconds <= maxElectionSeconds;
+    return isPlausible ? [renewedMs + leaseDurationSeconds * 1_000] : [];
   });
+  if (ends.length === 0) return undefined;
   const endMs = Math.max(...ends);
   return now.getTime() - endMs > handoverMs ? new Date(endMs) : undefined;
 }

@@ -74,9 +74,11 @@ export async function writeApplication(folder: string): Promise<string[]> {
     outdir: join(folder, 'temporal-config'),
   });
   const commands = bundleCommands(join(folder, 'cli'));
-  const built = Promise.all([programs, agent, configuration, commands]);
-  const printed = Promise.all(workflowBundles.map(({ flags }) => printedBundle(flags)));
-  const [results, codes] = await Promise.all([built, printed]);
+  const built = [programs, agent, configuration, commands];
+  const printed = workflowBundles.map(({ flags }) => printedBundle(flags));
+  // Nothing writes to the folder any more when this fails.
+  await Promise.allSettled([...built, ...printed]);
+  const [results, codes] = [await Promise.all(built), await Promise.all(printed)];
   for (const [index, { file }] of workflowBundles.entries())
     writeFileSync(join(worker, file), codes[index] ?? '');
   const inputs = [

@@ -74,6 +74,10 @@ describe('--record', () => {
       args: '--record=drains --work=idle:100x5',
       message: /^error: --record drains: the section "Drains" .* has no figures of idle:100x5/,
     },
+    {
+      args: '--record=drains --profile=/tmp/x',
+      message: /^error: --record and --profile exclude each other: /,
+    },
     { args: '--force', message: /^error: --force is only for --record\n$/ },
     { args: '--record=drains --runs=0', message: /--runs <number>/ },
   ])('is refused before anything is measured: $args', ({ args, message }) => {

@@ -6,7 +6,7 @@ import { type Fault, type ServerWithFaults, serversWithFaults } from './fault.ts
 import type { Ignorance } from './invariants/drains.ts';
 import type { WorkerSlot } from './workerSlot.ts';
 
-/** By which the apiserver of a sandbox serves lifecycle.k8s.io. */
+/** By which the apiserver of a sandbox serves lifecycle.k8s.io; the other gates of the sandbox go with them. */
 const evictionRequestFlags = ['--feature-gates', '--runtime-config'];
 
 /** Makes servers, networks and workers fail, and repairs them. */

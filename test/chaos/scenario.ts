@@ -168,7 +168,7 @@ function inOrder(steps: readonly Step[]): Step[] {
   return steps.toSorted((a, b) => a.atMs - b.atMs);
 }
 
-/** Some scenarios begin without the gate. */
+/** In some scenarios the gate is switched off before anything else happens. */
 function gateStep(random: Random): Step {
   const atMs = random.chance(0.25) ? 0 : random.integer(createdWithinMs, activeMs);
   const fault: Fault = { kind: 'DisableEvictionRequests', forMs: random.integer(2_000, 10_000) };

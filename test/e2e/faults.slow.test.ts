@@ -127,6 +127,7 @@ const causes: Record<string, () => Promise<End>> = {
   },
   'the clock of the worker is wrong': async () => {
     slot.setClock(600);
+    await drainContinues();
     return () => slot.setClock(0);
   },
   'the worker is replaced by a rollout': async () => {

@@ -87,11 +87,8 @@ async function bundleOf(name: keyof typeof builds): Promise<string> {
 
 function startBuild(buildId: string, bundle?: string): WorkerProcess {
   return startWorker(world.sandbox, {
-    args: [
-      ...(bundle === undefined ? [] : ['--workflow-bundle', bundle]),
-      `--deployment-name=${deploymentName}`,
-      `--build-id=${buildId}`,
-    ],
+    ...(bundle !== undefined && { env: { WORKFLOW_BUNDLE: bundle } }),
+    args: [`--deployment-name=${deploymentName}`, `--build-id=${buildId}`],
   });
 }
 

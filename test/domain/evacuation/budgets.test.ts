@@ -223,7 +223,7 @@ describe('a budget may allow a disruption by itself', () => {
     expect(budgetBlocker(guard)).toEqual({
       reason: 'DisruptionBudget',
       message: expect.stringMatching(
-        / has no current status, .*: check that kube-controller-manager runs\.$/,
+        / has no current status yet, .*, check that kube-controller-manager runs\.$/,
       ),
     });
   });

@@ -119,8 +119,15 @@ describe('nobody leads', () => {
     expect(leaderlessSince(of, now)).toEqual(expected);
   });
 
-  test('a Lease that a user created has never been renewed', () => {
-    expect(leaderlessSince([{ metadata: { name: 'y' }, spec: {} }], now)).toEqual(new Date(0));
+  test.each([
+    { what: 'was never renewed', spec: {} },
+    { what: 'lasts for years', spec: { renewTime: at(-60), leaseDurationSeconds: 2_147_483_647 } },
+    { what: 'is renewed in the future', spec: { renewTime: at(3_600), leaseDurationSeconds: 8 } },
+    { what: 'has no valid time', spec: { renewTime: 'soon', leaseDurationSeconds: 8 } },
+  ])('a Lease of a user that $what hides nothing', ({ spec }) => {
+    const foreign = { metadata: { name: 'node-maintenance-controllers' }, spec };
+    expect(leaderlessSince([foreign], now)).toBeUndefined();
+    expect(leaderlessSince([foreign, election('w_1', 60)], now)).toEqual(new Date(now.getTime() - 52_000));
   });
 });
 
