@@ -9,18 +9,20 @@ export interface ProcessFinder {
 
 /**
  * Reports whether a container of the pod runs on this host; undefined if that cannot be known. The kubelet mounts a file of its folder
- * `pods/<uid>` in every container, whatever the cgroups and the runtime are.
+ * `pods/<uid>` in every container, whatever the cgroups and the runtime are. It removes the logs of a pod soon after its containers: the UIDs that
+ * were found are added to `uids`, and count the next time.
  */
 export async function hasProcesses(
   { podLogDirectory }: ProcessFinder,
   { namespace, name }: { readonly namespace: string; readonly name: string },
+  uids: Set<string>,
 ): Promise<boolean | undefined> {
   const prefix = `${namespace}_${name}_`;
   const folders = await readdir(podLogDirectory).catch(() => []);
-  const uids = folders.filter((one) => one.startsWith(prefix)).map((one) => one.slice(prefix.length));
-  if (uids.length === 0) return undefined;
+  for (const folder of folders) if (folder.startsWith(prefix)) uids.add(folder.slice(prefix.length));
+  if (uids.size === 0) return undefined;
   for (const mounts of await mountTables())
-    if (uids.some((uid) => mounts.includes(`/pods/${uid}/`))) return true;
+    if ([...uids].some((uid) => mounts.includes(`/pods/${uid}/`))) return true;
   return false;
 }
 

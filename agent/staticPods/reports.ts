@@ -19,6 +19,8 @@ export class Reports {
   readonly #logged = new Map<string, string>();
   /** Key of a pod whose processes were seen -> how often in a row they were missing since. */
   readonly #missing = new Map<string, number>();
+  /** Key of a pod -> its UIDs in the kubelet. */
+  readonly #uids = new Map<string, Set<string>>();
 
   constructor(deps: AgentDeps, finder: ProcessFinder) {
     this.#deps = deps;
@@ -30,7 +32,9 @@ export class Reports {
     const { namespace } = manifest;
     const key = podKey(manifest);
     const name = mirrorPodName(manifest, this.#deps.node);
-    const isRunning = await hasProcesses(this.#finder, { namespace, name });
+    const uids = this.#uids.get(key) ?? new Set();
+    this.#uids.set(key, uids);
+    const isRunning = await hasProcesses(this.#finder, { namespace, name }, uids);
     if (isRunning === true) this.#missing.set(key, 0);
     else if (isRunning === false && this.#missing.has(key))
       this.#missing.set(key, (this.#missing.get(key) ?? 0) + 1);

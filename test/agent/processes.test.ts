@@ -25,7 +25,7 @@ afterEach(async () => {
   await rm(dir, { recursive: true, force: true });
 });
 
-const find = () => hasProcesses({ podLogDirectory: join(dir, 'logs') }, pod);
+const find = (uids = new Set<string>()) => hasProcesses({ podLogDirectory: join(dir, 'logs') }, pod, uids);
 
 async function started(): Promise<ChildProcess> {
   const folder = join(dir, 'kubelet/pods', uid, 'containers/main');
@@ -52,4 +52,17 @@ test('a container is found, and its end is seen', async () => {
   container.kill('SIGKILL');
   await once(container, 'exit');
   expect(await find()).toBe(false);
+});
+
+test('the end of a container is seen after the kubelet has removed its logs', async () => {
+  const logs = join(dir, 'logs', `kube-system_web-node-1_${uid}`);
+  const uids = new Set<string>();
+  await mkdir(logs, { recursive: true });
+  container = await started();
+  await eventually('the container to be found', async () => expect(await find(uids)).toBe(true));
+  await rm(logs, { recursive: true });
+  expect(await find(uids)).toBe(true);
+  container.kill('SIGKILL');
+  await once(container, 'exit');
+  expect(await find(uids)).toBe(false);
 });
