@@ -178,14 +178,13 @@ export function summaryOf(input: MaintenanceSummaryInput): MaintenanceSummary {
   const estimate =
     stage === 'Drain' ? estimateOf({ input, nodes, podsToEvacuate, ...counted, stageSince }) : undefined;
   const stalled = stalledMessage(maintenance.status?.conditions);
-  const notProgressing = isCompleted(maintenance) ? undefined : notProgressingOf(input);
   return {
     name,
     stage,
     ...(stageSince !== undefined && { stageSince }),
     ...(maintenance.spec.reason && { reason: maintenance.spec.reason }),
     paused: stage !== 'Complete' && isPaused(maintenance),
-    ...(notProgressing !== undefined && { notProgressing }),
+    ...notProgressingField(input),
     drained: stage === 'Drain' && isDrained(maintenance),
     completed: isCompleted(maintenance),
     ...(tier !== undefined && { tier }),
@@ -229,6 +228,11 @@ function unservedOf(maintenance: NodeMaintenance): Pick<MaintenanceSummary, 'uns
   if (stageOf(maintenance) !== 'Drain' || isDrained(maintenance)) return {};
   const condition = maintenance.status?.conditions.find(({ type }) => type === EVICTION_REQUESTS_SERVED);
   return condition?.status === 'False' ? { unserved: condition.message } : {};
+}
+
+function notProgressingField(input: MaintenanceSummaryInput): Pick<MaintenanceSummary, 'notProgressing'> {
+  const notProgressing = isCompleted(input.maintenance) ? undefined : notProgressingOf(input);
+  return notProgressing === undefined ? {} : { notProgressing };
 }
 
 /** Without a worker the object says what was, so that this comes first. */

@@ -36,6 +36,7 @@ const otherReasons: Record<string, readonly string[]> = {
     'StoppedRenewing',
   ],
   'domain/readiness/gates.ts': ['NoPods', 'PodsNotReady'], // .status.readiness[].reason of a NodeReadiness
+  'domain/maintenance/summary.ts': ['NoWorker'], // .notProgressing.reason of `kubectl maintenance status`
   'domain/windows/summary.ts': ['Pending'], // problems in `kubectl maintenance windows`
 };
 
