@@ -16,8 +16,7 @@ export interface WorkerProgram {
 /** Writes the programs of the image to a folder, compiled as they are in the image, and returns how their worker is started. */
 export async function installWorker(folder: string): Promise<WorkerProgram> {
   await writeApplication(folder);
-  const flags = workerArguments().filter((arg) => arg.startsWith('--'));
-  const args = [...flags, join(folder, 'worker', 'main.js')];
+  const args = workerArguments(join(folder, 'worker', 'main.js'));
   const compiled = join(folder, '.compiled');
   const env = { NODE_ENV: 'production', NODE_OPTIONS: deployedNodeOptions(), NODE_COMPILE_CACHE: compiled };
   await promisify(execFile)(process.execPath, [...args, '--help'], { env: { ...process.env, ...env } });

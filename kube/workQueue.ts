@@ -128,8 +128,8 @@ export class WorkQueue {
   /** Reconciles keys until the signal aborts. */
   async run(options: RunOptions): Promise<void> {
     const { workers, signal, observer } = options;
-    const ended = observer?.started(this);
     if (this.#startWorker !== undefined) throw new Error(`queue ${this.name} runs already`);
+    const ended = observer?.started(this);
     const running = new Set<Promise<void>>();
     const { promise: stopped, resolve: stop, reject: fail } = Promise.withResolvers<void>();
     const onAbort = () => stop();

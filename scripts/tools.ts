@@ -7,14 +7,14 @@ export const root = join(import.meta.dirname, '..');
 
 /**
  * Returns the arguments of Node with which `npm start` runs the worker. They limit uncollected garbage, which would otherwise
- * be more than half of the worker's memory, so measurements and demos use them too.
+ * be more than half of the worker's memory, so measurements and demos use them too. `program` takes the place of the one of the checkout.
  */
-export function workerArguments(): string[] {
+export function workerArguments(program?: string): string[] {
   const { scripts } = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8')) as {
     scripts: { start: string };
   };
   const [, ...args] = scripts.start.split(' ');
-  return args.map((arg) => (arg.endsWith('.ts') ? join(root, arg) : arg));
+  return args.map((arg) => (arg.endsWith('.ts') ? (program ?? join(root, arg)) : arg));
 }
 
 /** Returns the NODE_OPTIONS of deploy/worker. */

@@ -13,6 +13,7 @@ import { violationText } from './violationText.ts';
 
 describe.each([
   { evictionApi: 'evacuation', seeds: [1, 2] },
+  { evictionApi: 'lifecycle', seeds: [3] },
   { evictionApi: 'auto', seeds: [3] },
 ] as const)('whatever fails, all promises are kept with $evictionApi', ({ evictionApi, seeds }) => {
   let dir: string;

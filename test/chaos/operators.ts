@@ -2,12 +2,10 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { serverNames } from '../../sandbox/layout.ts';
 import { type Sandbox, sandboxStatus } from '../../sandbox/sandbox.ts';
 import type { Testbed } from './testbed.ts';
+import { evictionRequestFlags } from '../kit/sandbox.ts';
 import { type Fault, type ServerWithFaults, serversWithFaults } from './fault.ts';
 import type { Ignorance } from './invariants/drains.ts';
 import type { WorkerSlot } from './workerSlot.ts';
-
-/** By which the apiserver of a sandbox serves lifecycle.k8s.io; the other gates of the sandbox go with them. */
-const evictionRequestFlags = ['--feature-gates', '--runtime-config'];
 
 /** Makes servers, networks and workers fail, and repairs them. */
 export class Operators {

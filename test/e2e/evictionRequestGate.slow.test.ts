@@ -2,12 +2,12 @@ import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import { resources } from '../../kube/resources.ts';
 import { eventually } from '../kit/eventually.ts';
 import { recordRequests, type RequestRecord } from '../kit/requestRecord.ts';
+import { evictionRequestFlags } from '../kit/sandbox.ts';
 import { startWorker, type WorkerProcess } from '../kit/worker.ts';
 import { createWorld, drained, finished, type World } from '../kit/world.ts';
 
 // The gate EvictionRequestAPI is switched off and on while maintenances drain.
 
-const gates = ['--feature-gates', '--runtime-config'];
 const args = ['--eviction-api', 'auto', '--eviction-request-controller', 'true'];
 
 let world: World;
@@ -30,7 +30,7 @@ afterAll(async () => {
 async function restartApiserver(isServed: boolean): Promise<void> {
   const server = world.sandbox.server('kube-apiserver');
   await server.kill();
-  await (isServed ? server.start() : server.startWithout(gates));
+  await (isServed ? server.start() : server.startWithout(evictionRequestFlags));
 }
 
 test('no pod is lost or evicted twice when the API disappears during a drain, and when it returns', async () => {

@@ -3,7 +3,6 @@ import { copyFileSync, mkdirSync, mkdtempSync, readFileSync, rmSync, statSync } 
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
-import { readCpu } from '../../bench/cpu.ts';
 import { readMemoryMb } from '../../bench/memory.ts';
 import { deployedNodeOptions } from '../../scripts/tools.ts';
 import { Containerd } from '../kit/containers.ts';
@@ -120,24 +119,21 @@ withContainers('its worker drains a node as user 65532 without a writable file s
 
 /** More than the worker has in docs/performance.md with some hundred nodes. */
 const maxMemoryMb = 350;
-/** Twice what it needs on a quiet machine, on which it is ready after 2 s. */
-const maxCpuSeconds = 5;
 
-withContainers('its worker is ready after some seconds of CPU time, and small', async () => {
-  const starts: { startMs: number; cpuSeconds: number; memoryMb: number }[] = [];
+withContainers('its worker is ready within three seconds, and small', async () => {
+  const starts: { startMs: number; memoryMb: number }[] = [];
   for (const name of ['first', 'second', 'third']) {
     const { pid, startMs } = await startWorker(name);
-    const { worker: cpuSeconds = Infinity } = readCpu({ worker: pid });
-    starts.push({ startMs, cpuSeconds, memoryMb: readMemoryMb(pid, 'VmRSS') ?? Infinity });
+    starts.push({ startMs, memoryMb: readMemoryMb(pid, 'VmRSS') ?? Infinity });
     await containerd?.end(name);
   }
   const rounded = starts.map(
-    ({ startMs, cpuSeconds, memoryMb }) =>
-      `${(startMs / 1_000).toFixed(1)} s, ${cpuSeconds.toFixed(1)} s of CPU time, ${Math.round(memoryMb)} MB`,
+    ({ startMs, memoryMb }) => `${(startMs / 1_000).toFixed(1)} s, ${Math.round(memoryMb)} MB`,
   );
   process.stderr.write(
-    `From the start of the container to ready, CPU time, and resident memory: ${rounded.join('; ')}\n`,
+    `From the start of the container to ready, and resident memory: ${rounded.join('; ')}\n`,
   );
   for (const { memoryMb } of starts) expect(memoryMb).toBeLessThan(maxMemoryMb);
-  expect(Math.min(...starts.map(({ cpuSeconds }) => cpuSeconds))).toBeLessThan(maxCpuSeconds);
+  // The machine may be busy with something else.
+  expect(Math.min(...starts.map(({ startMs }) => startMs))).toBeLessThan(3_000);
 });

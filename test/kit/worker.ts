@@ -98,12 +98,12 @@ interface Program {
 /** What the run of tests has prepared is of these sources. */
 function programOf(source: string | undefined, workflows: string | undefined): Program {
   const withoutBundle = { WORKFLOW_BUNDLE: undefined };
-  const args = workerArguments();
   const { NM_TEST_WORKER: prepared } = process.env;
-  if (source !== undefined) return { args: args.map((arg) => movedTo(source, arg)), env: withoutBundle };
+  if (source !== undefined)
+    return { args: workerArguments().map((arg) => movedTo(source, arg)), env: withoutBundle };
   if (prepared === undefined || workflows !== undefined)
-    return { args: ['--import', bundledModules, ...args], env: {} };
-  return { args: args.map((arg) => (arg.startsWith(root) ? prepared : arg)), env: withoutBundle };
+    return { args: ['--import', bundledModules, ...workerArguments()], env: {} };
+  return { args: workerArguments(prepared), env: withoutBundle };
 }
 
 function movedTo(source: string, arg: string): string {

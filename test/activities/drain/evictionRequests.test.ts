@@ -12,7 +12,7 @@ import { daemons, evictionRequestFor, pods } from '../../kit/builders.ts';
 import { testCluster, type TestCluster } from '../../kit/cluster.ts';
 import { evictionRequestControllerOn } from '../../kit/evictionRequests.ts';
 import { eventually, throughout } from '../../kit/eventually.ts';
-import { releaseSandbox, testSandbox } from '../../kit/sandbox.ts';
+import { evictionRequestFlags, releaseSandbox, testSandbox } from '../../kit/sandbox.ts';
 
 let sandbox: Sandbox;
 let c: TestCluster;
@@ -458,7 +458,7 @@ describe('with lifecycle, where the apiserver does not serve the API', () => {
   async function restarted(isServed: boolean): Promise<void> {
     const server = sandbox.server('kube-apiserver');
     await server.kill();
-    await (isServed ? server.start() : server.startWithout(['--feature-gates', '--runtime-config']));
+    await (isServed ? server.start() : server.startWithout(evictionRequestFlags));
     await eventually(`the API to be served: ${isServed}`, () =>
       expect(c.cluster.lifecycle.isServed).toBe(isServed),
     );
