@@ -1,4 +1,4 @@
-import { spawn } from 'node:child_process';
+import { execFileSync, spawn } from 'node:child_process';
 import {
   closeSync,
   linkSync,
@@ -86,6 +86,18 @@ export function signalProcess(identity: ProcessIdentity, signal: NodeJS.Signals)
     process.kill(identity.pid, signal);
   } catch {
     // It ended between the check and the signal.
+  }
+}
+
+/** Makes writes beyond this length of a file fail in a running process (EFBIG, RLIMIT_FSIZE); undefined: no longer. */
+export function limitFileSize(identity: ProcessIdentity, bytes: number | undefined): void {
+  if (!isAlive(identity)) return;
+  // Only the soft limit, which the owner of the process may raise again.
+  const limit = `--fsize=${bytes ?? 'unlimited'}:`;
+  try {
+    execFileSync('prlimit', [`--pid=${identity.pid}`, limit], { stdio: 'pipe' });
+  } catch (error) {
+    if (isAlive(identity)) throw error;
   }
 }
 

@@ -30,6 +30,8 @@ export interface SandboxServer {
   /** Makes it hang: it accepts connections and answers nothing. */
   pause(): void;
   resume(): void;
+  /** Makes its writes beyond this length of a file fail, as on a full disk, until it is started again; undefined: no longer. It may exit. */
+  limitFileSize(bytes: number | undefined): void;
   /** Returns undefined when it does not run. */
   pid(): number | undefined;
 }
@@ -219,6 +221,10 @@ export function serverOf(layout: Layout, state: SandboxState, name: ServerName):
     startWithout: (flags) => start(withoutArguments(state, name, flags)),
     pause: () => send('SIGSTOP'),
     resume: () => send('SIGCONT'),
+    limitFileSize: (bytes) => {
+      const identity = running();
+      if (identity) processes.limitFileSize(identity, bytes);
+    },
     pid: () => running()?.pid,
   };
 }

@@ -7,6 +7,10 @@ export type Fault = { forMs: number } & (
   | { kind: 'ClockJump'; worker: number; seconds: number }
   | { kind: 'Apiserver'; worker: number; network: ApiserverFault }
   | { kind: 'Temporal'; worker: number; network: NetworkFault }
+  /** Temporal cannot write to its files, as on a full disk. */
+  | { kind: 'FullDisk' }
+  /** The Secret of the webhooks gets a serving certificate that has expired. */
+  | { kind: 'ExpireWebhookCertificate' }
   /** The apiserver restarts after etcd has forgotten all earlier revisions: watches must list again. */
   | { kind: 'Expire' }
   /** The apiserver restarts without the feature gate of EvictionRequests, and with it again at the end. */
@@ -41,6 +45,10 @@ export const requestFaults = [
   'Truncate',
   /** Sends each request twice, as a proxy does that tries again; not evictions. */
   'Repeat',
+  /** New connections are presented a certificate that has expired. */
+  'ExpiredCertificate',
+  /** As while the token of the worker has expired. */
+  'Answer401',
   'Answer409',
   'Answer429',
   'Answer500',
@@ -65,6 +73,8 @@ export function randomFault(random: Random, workers: number): Fault {
     { kind: 'Apiserver', worker, network: request, forMs },
     { kind: 'Apiserver', worker, network: request, forMs },
     { kind: 'Temporal', worker, network: random.pick(networkFaults), forMs },
+    { kind: 'FullDisk', forMs },
+    { kind: 'ExpireWebhookCertificate', forMs },
     { kind: 'Expire', forMs },
   ];
   return random.pick(choices);

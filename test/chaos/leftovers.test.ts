@@ -11,6 +11,7 @@ const clean: FinalWorld = {
   reserved: [],
   openRuns: [],
   schedules: [],
+  webhookProblems: [],
 };
 const node = (differs: Partial<Node>): Partial<FinalWorld> => ({
   nodes: [{ metadata: { name: 'n1' }, spec: {}, ...differs }],
@@ -45,5 +46,9 @@ test.each<{ left: string; differs: Partial<FinalWorld> }>([
   { left: 'the maintenance Lease of n1 is held by me', differs: { leaseHolders: new Map([['n1', 'me']]) } },
   { left: 'n1 is reserved by a window', differs: { reserved: ['n1'] } },
   { left: 'run node-maintenance-m is open', differs: { openRuns: ['node-maintenance-m'] } },
+  {
+    left: 'the serving certificate of the webhooks has expired',
+    differs: { webhookProblems: ['the serving certificate of the webhooks has expired'] },
+  },
   { left: 'Schedule maintenance-window-w exists', differs: { schedules: ['maintenance-window-w'] } },
 ])('$left', ({ left, differs }) => expect(leftoversOf({ ...clean, ...differs })).toEqual([left]));

@@ -1,3 +1,5 @@
+import { issuedOf } from '../../admission/certificates.ts';
+import { materialOf, secretName, secrets } from '../../admission/secret.ts';
 import type { KubeObject, Node } from '../../api/core.ts';
 import {
   AUTOSCALER_ANNOTATIONS,
@@ -5,7 +7,9 @@ import {
   NODE_DISRUPTION_BUDGET_NAME,
   NODE_LEASE_NAMESPACE,
   READINESS_TAINT,
+  SYSTEM_NAMESPACE,
 } from '../../api/names.ts';
+import type { Kube } from '../../kube/client.ts';
 import { type RawPod, type Resource, resources } from '../../kube/resources.ts';
 import { remove } from '../kit/reset.ts';
 import { windowWorkflowIdOf, workflowIdOf } from '../kit/temporalNames.ts';
@@ -24,6 +28,8 @@ export interface FinalWorld {
   reserved: readonly string[];
   openRuns: readonly string[];
   schedules: readonly string[];
+  /** What keeps the apiserver from asking the webhooks. */
+  webhookProblems: readonly string[];
 }
 
 /** Returns one line for everything that should not be left. */
@@ -38,6 +44,7 @@ export function leftoversOf(world: FinalWorld): string[] {
     ...world.reserved.map((node) => `${node} is reserved by a window`),
     ...world.openRuns.map((id) => `run ${id} is open`),
     ...world.schedules.map((id) => `Schedule ${id} exists`),
+    ...world.webhookProblems,
   ];
 }
 
@@ -106,7 +113,15 @@ export async function readFinalWorld(
     reserved,
     openRuns,
     schedules,
+    webhookProblems: await webhookProblems(kube),
   };
+}
+
+async function webhookProblems(kube: Kube): Promise<string[]> {
+  const secret = await kube.get(secrets, { namespace: SYSTEM_NAMESPACE, name: secretName });
+  const { serving } = issuedOf(materialOf(secret));
+  if (serving === undefined) return ['the webhooks have no serving certificate'];
+  return serving.notAfter > Date.now() ? [] : ['the serving certificate of the webhooks has expired'];
 }
 
 /** Lists everything by which the pods of a run are asked to leave. */

@@ -1,4 +1,8 @@
 import { setTimeout as sleep } from 'node:timers/promises';
+import { issuedOf } from '../../admission/certificates.ts';
+import { issueServing } from '../../admission/issue.ts';
+import { materialOf, secretName, secrets, storeMaterial } from '../../admission/secret.ts';
+import { SYSTEM_NAMESPACE } from '../../api/names.ts';
 import { serverNames } from '../../sandbox/layout.ts';
 import { type Sandbox, sandboxStatus } from '../../sandbox/sandbox.ts';
 import type { Testbed } from './testbed.ts';
@@ -6,6 +10,10 @@ import { evictionRequestFlags } from '../kit/sandbox.ts';
 import { type Fault, type ServerWithFaults, serversWithFaults } from './fault.ts';
 import type { Ignorance } from './invariants/drains.ts';
 import type { WorkerSlot } from './workerSlot.ts';
+
+/** Less than the database of Temporal and the journal of any transaction. */
+const fullFileBytes = 4_096;
+const hourMs = 3_600_000;
 
 /** Makes servers, networks and workers fail, and repairs them. */
 export class Operators {
@@ -33,7 +41,9 @@ export class Operators {
       await end();
     } finally {
       const concernsTemporal =
-        fault.kind === 'Temporal' || ('server' in fault && fault.server === 'temporal');
+        fault.kind === 'Temporal' ||
+        fault.kind === 'FullDisk' ||
+        ('server' in fault && fault.server === 'temporal');
       if (!concernsTemporal) this.ignorance.push({ fromMs, toMs: Date.now() });
     }
   }
@@ -64,6 +74,7 @@ export class Operators {
     this.#disabled = 0;
     const { sandbox } = this.#testbed;
     for (const name of serversWithFaults) sandbox.server(name).resume();
+    sandbox.server('temporal').limitFileSize(undefined);
     if (this.#isDisabled) await sandbox.server('kube-apiserver').kill();
     this.#isDisabled = false;
     // Those that need others after them. Some exit by themselves while the apiserver does not answer.
@@ -97,6 +108,18 @@ export class Operators {
       case 'Temporal':
         this.#slot(fault.worker).beginTemporalFault(fault.network);
         return () => this.#slot(fault.worker).endNetworkFaults();
+      case 'FullDisk': {
+        const temporal = this.#testbed.sandbox.server('temporal');
+        temporal.limitFileSize(fullFileBytes);
+        // It may have exited.
+        return () => {
+          temporal.limitFileSize(undefined);
+          return this.#isDown('temporal') ? undefined : this.#start('temporal');
+        };
+      }
+      case 'ExpireWebhookCertificate':
+        await expireWebhookCertificate(this.#testbed);
+        return () => undefined;
       case 'Expire':
         return this.#expire();
       case 'DisableEvictionRequests':
@@ -126,6 +149,10 @@ export class Operators {
       this.#down.set(name, left);
       if (left === 0) await this.#start(name);
     };
+  }
+
+  #isDown(name: ServerWithFaults): boolean {
+    return (this.#down.get(name) ?? 0) > 0;
   }
 
   async #start(name: ServerWithFaults): Promise<void> {
@@ -162,6 +189,20 @@ export class Operators {
     if (slot === undefined) throw new Error(`There is no worker ${number}`);
     return slot;
   }
+}
+
+/** Replaces the serving certificate of the webhooks by one of the same authority that has expired. */
+async function expireWebhookCertificate({ kube }: Testbed): Promise<void> {
+  const key = { namespace: SYSTEM_NAMESPACE, name: secretName };
+  const secret = await kube.get(secrets, key);
+  const material = materialOf(secret);
+  const { serving: issued } = issuedOf(material);
+  const authority = material.authorities[issued?.issuer ?? -1];
+  if (issued === undefined || authority === undefined)
+    throw new Error('the webhooks have no serving certificate of their authority');
+  const validity = { notBefore: issued.notBefore - 2 * hourMs, notAfter: Date.now() - hourMs };
+  const serving = await issueServing(authority, issued.hosts, validity);
+  await storeMaterial(kube, key.namespace, secret, { ...material, serving });
 }
 
 /** Compacts etcd at its current revision, through its JSON gateway. */

@@ -58,7 +58,8 @@ export function parseOptions(argv: readonly string[], seed: number): Options {
   return { runs, seed: first, steps, show, keep, evictionApi, json };
 }
 
-function positive(text: string): number {
+/** Parses a value of an option; throws InvalidArgumentError. */
+export function positive(text: string): number {
   const number = Number(text);
   if (!Number.isInteger(number) || number < 1)
     throw new InvalidArgumentError('Must be a whole number, 1 or more.');

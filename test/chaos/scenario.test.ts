@@ -3,7 +3,7 @@ import * as z from 'zod';
 import { DrainPlan } from '../../api/nodeMaintenance.ts';
 import { faultName } from './fault.ts';
 import { Random } from './random.ts';
-import { scenarioOf, type Step, stepText, withSteps } from './scenario.ts';
+import { scenarioOf, type Step, stepText, withLastingWorkers, withSteps } from './scenario.ts';
 
 const seeds = Array.from({ length: 500 }, (_, index) => index + 1);
 const scenarios = seeds.map((seed) => scenarioOf(seed));
@@ -83,13 +83,35 @@ describe('scenarios', () => {
       'LoseAnswers',
       'Truncate',
       'Repeat',
+      'ExpiredCertificate',
+      'Answer401',
       'Answer409',
       'Answer429',
       'Answer500',
       'Answer503',
     ])
       expect(kinds).toContain(`Apiserver ${request}`);
-    for (const kind of ['KillWorker', 'HangWorker', 'ClockJump', 'Expire']) expect(kinds).toContain(kind);
+    for (const kind of [
+      'KillWorker',
+      'HangWorker',
+      'ClockJump',
+      'FullDisk',
+      'ExpireWebhookCertificate',
+      'Expire',
+    ])
+      expect(kinds).toContain(kind);
+  });
+
+  test('let workers last if they are to', () => {
+    const faults = new Set<string>();
+    for (const scenario of scenarios) {
+      const { steps, workers } = withLastingWorkers(scenario, 2);
+      expect(workers).toBe(2);
+      for (const step of steps) faults.add(step.kind === 'User' ? step.action.kind : step.fault.kind);
+    }
+    expect([...faults]).toEqual(expect.arrayContaining(['HangWorker', 'Kill', 'Advance']));
+    expect([...faults]).not.toEqual(expect.arrayContaining(['KillWorker']));
+    expect([...faults]).not.toEqual(expect.arrayContaining(['Rollout']));
   });
 
   test('can be reduced to some of their steps', () => {

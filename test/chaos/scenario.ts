@@ -202,6 +202,13 @@ export function withSteps(scenario: Scenario, numbers: readonly number[]): Scena
   return { ...scenario, steps: scenario.steps.filter((_, index) => numbers.includes(index + 1)) };
 }
 
+/** Returns the scenario with so many workers, which nothing ends: neither a fault nor a rollout. */
+export function withLastingWorkers(scenario: Scenario, workers: Scenario['workers']): Scenario {
+  const endsWorker = (step: Step) =>
+    step.kind === 'User' ? step.action.kind === 'Rollout' : step.fault.kind === 'KillWorker';
+  return { ...scenario, workers, steps: scenario.steps.filter((step) => !endsWorker(step)) };
+}
+
 /** Formats a step: `3.2 s  worker 1: SIGKILL, for 2 s`. */
 export function stepText(step: Step): string {
   const { kind, ...rest } = step.kind === 'User' ? step.action : step.fault;

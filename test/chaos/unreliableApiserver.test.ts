@@ -55,6 +55,7 @@ describe('a proxy in front of an apiserver', () => {
   });
 
   test.each([
+    { fault: 'Answer401', kind: 'Unauthorized' },
     { fault: 'Answer409', kind: 'Conflict' },
     { fault: 'Answer500', kind: 'Unavailable' },
     { fault: 'Answer503', kind: 'Unavailable' },
@@ -63,6 +64,17 @@ describe('a proxy in front of an apiserver', () => {
     proxy.apiserver.begin(fault);
     expect((await failureOf(created(name))).kind).toBe(kind);
     expect(await exists(name)).toBe(false);
+  });
+
+  test('presents an expired certificate, and a valid one again', async () => {
+    await listed();
+    proxy.apiserver.begin('ExpiredCertificate');
+    expect(await failureOf(listed())).toMatchObject({
+      kind: 'Unavailable',
+      message: expect.stringContaining('certificate has expired'),
+    });
+    proxy.apiserver.end();
+    await listed();
   });
 
   test('loses the answer of a request that was performed', async () => {

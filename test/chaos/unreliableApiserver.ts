@@ -6,6 +6,7 @@ import type { AddressInfo, Socket } from 'node:net';
 import { buffer } from 'node:stream/consumers';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { parse } from 'yaml';
+import type { KeyPair } from '../../admission/certificates.ts';
 import { issueAuthority, issueServing } from '../../admission/issue.ts';
 import { changedKubeconfig } from '../kube/fixtures.ts';
 import type { ApiserverFault } from './fault.ts';
@@ -14,12 +15,21 @@ import type { ApiserverFault } from './fault.ts';
 type Mode = Exclude<ApiserverFault, 'Cut' | 'CutWatches'> | undefined;
 
 const delayMs = 500;
+const hourMs = 3_600_000;
+
+/** What the proxy presents to the workers, and what it presents while its certificate has expired. */
+interface Certificates {
+  valid: KeyPair;
+  expired: KeyPair;
+}
 
 /**
  * A proxy in front of an apiserver. It terminates TLS, so that it can answer, lose, truncate and repeat single requests; connections can be
  * refused, cut, delayed and frozen, too.
  */
 export class UnreliableApiserver {
+  readonly #server: Server;
+  readonly #certificates: Certificates;
   readonly #upstream: URL;
   readonly #agent: Agent;
   readonly #sockets = new Set<Socket>();
@@ -31,7 +41,9 @@ export class UnreliableApiserver {
   readonly #frozen = new Set<Socket>();
   #mode: Mode;
 
-  private constructor(server: Server, upstream: URL, agent: Agent) {
+  private constructor(server: Server, certificates: Certificates, upstream: URL, agent: Agent) {
+    this.#server = server;
+    this.#certificates = certificates;
     this.#upstream = upstream;
     this.#agent = agent;
     server.on('connection', (socket: Socket) => {
@@ -55,13 +67,15 @@ export class UnreliableApiserver {
       clusters: [{ cluster: { server: string; 'certificate-authority-data': string } }];
     };
     const [{ cluster }] = clusters;
-    const validity = { notBefore: Date.now() - 3_600_000, notAfter: Date.now() + 24 * 3_600_000 };
+    const now = Date.now();
+    const validity = { notBefore: now - 2 * hourMs, notAfter: now + 24 * hourMs };
     const authority = await issueAuthority(validity);
-    const serving = await issueServing(authority, ['127.0.0.1'], validity);
-    const server = createServer({ cert: serving.certificate, key: serving.key });
+    const issue = (notAfter: number) => issueServing(authority, ['127.0.0.1'], { ...validity, notAfter });
+    const certificates = { valid: await issue(validity.notAfter), expired: await issue(now - hourMs) };
+    const server = createServer(contextOf(certificates.valid));
     const ca = Buffer.from(cluster['certificate-authority-data'], 'base64');
     const agent = new Agent({ keepAlive: true, ca });
-    const apiserver = new UnreliableApiserver(server, new URL(cluster.server), agent);
+    const apiserver = new UnreliableApiserver(server, certificates, new URL(cluster.server), agent);
     server.listen(0, '127.0.0.1');
     await once(server, 'listening');
     const { port } = server.address() as AddressInfo;
@@ -81,13 +95,15 @@ export class UnreliableApiserver {
     if (fault === 'Cut') this.#cut(this.#sockets);
     else if (fault === 'CutWatches') this.#cut(this.#watches);
     else this.#mode = fault;
-    if (fault === 'Refuse') this.#cut(this.#sockets);
+    if (fault === 'ExpiredCertificate') this.#server.setSecureContext(contextOf(this.#certificates.expired));
+    if (fault === 'Refuse' || fault === 'ExpiredCertificate') this.#cut(this.#sockets);
     if (fault === 'Freeze') for (const socket of this.#sockets) this.#frozen.add(socket);
   }
 
   /** Ends all faults, and closes the connections that are frozen. */
   end(): void {
     this.#mode = undefined;
+    this.#server.setSecureContext(contextOf(this.#certificates.valid));
     this.#cut(this.#frozen);
   }
 
@@ -166,6 +182,10 @@ export class UnreliableApiserver {
   }
 }
 
+function contextOf({ certificate, key }: KeyPair): { cert: string; key: string } {
+  return { cert: certificate, key };
+}
+
 /** Returns the status with which a request is answered; undefined if it is forwarded. No read is answered with a conflict. */
 function statusOf(mode: Mode, { method }: IncomingMessage): number | undefined {
   const [, status] = /^Answer(\d+)$/.exec(mode ?? '') ?? [];
@@ -176,6 +196,7 @@ function statusOf(mode: Mode, { method }: IncomingMessage): number | undefined {
 /** Answers as the apiserver does: with a Status, and if it is overloaded with the time after which to try again. */
 function answerWith(outgoing: ServerResponse, code: number): void {
   const reasons: Record<number, string> = {
+    401: 'Unauthorized',
     409: 'Conflict',
     429: 'TooManyRequests',
     500: 'InternalError',

@@ -52,6 +52,11 @@ export class WorkerSlot {
     return slot;
   }
 
+  /** The process of the worker that was started last. */
+  get pid(): number {
+    return this.#worker?.pid ?? 0;
+  }
+
   start(): void {
     this.#worker = this.#launch();
   }

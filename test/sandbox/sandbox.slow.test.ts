@@ -236,6 +236,32 @@ describe('An outage', () => {
     temporal.resume();
     expect((await run('temporal', health, { env: environmentOf(one) })).stdout).toContain('SERVING');
   });
+
+  test('by a full disk of Temporal ends when there is room again', async () => {
+    const temporal = one.server('temporal');
+    const start = (id: string) =>
+      run(
+        'temporal',
+        [
+          'workflow',
+          'start',
+          '--type=any',
+          '--task-queue=none',
+          `--workflow-id=${id}`,
+          '--command-timeout=5s',
+        ],
+        {
+          env: environmentOf(one),
+        },
+      );
+    temporal.limitFileSize(4_096);
+    expect(await errorOf(start('without-room'))).toMatch(/disk|unavailable|deadline|timeout/i);
+    temporal.limitFileSize(undefined);
+    // It may have exited.
+    await temporal.start();
+    const started = () => start('with-room').then(() => undefined, String);
+    await until('a workflow to start', started, { timeoutMs: 30_000 });
+  });
 });
 
 describe('A start', () => {

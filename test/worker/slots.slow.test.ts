@@ -11,11 +11,12 @@ import { FakeMaintenance } from '../kit/fakeMaintenance.ts';
 import { releaseSandbox, testSandbox } from '../kit/sandbox.ts';
 import { quietTemporal, terminated, workflowBundle } from '../kit/workflows.ts';
 
-/** Open stages of one worker: more than it has slots for short activities, and than it had for all. */
-const stages = 1_500;
+/** Open stages of one worker: more than it has slots for short activities, and caches runs. */
+const stages = 400;
+const workflowCache = 250;
 /** A busy server loses a start now and then, which the controllers notice; this test has none. */
-const leastOpen = 1_450;
-const concurrentStarts = 20;
+const leastOpen = 380;
+const concurrentStarts = 10;
 
 const scope = { name: 'slots', uid: '5a1c7f02-0000-4000-8000-000000000001', names: temporalNames('slots') };
 
@@ -67,7 +68,7 @@ test(`${stages} open stages of one worker delay neither an order nor a start`, a
     activitiesOf([...fakes, late]),
     {
       workflows: await workflowBundle(),
-      workflowCache: 1_000,
+      workflowCache,
       workerDeployment: undefined,
       tracing: undefined,
       answers: { check: async () => undefined, availability: new SettableAvailability() },

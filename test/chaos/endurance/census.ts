@@ -1,0 +1,66 @@
+import { readdirSync, statSync } from 'node:fs';
+import { readMemoryMb } from '../../../bench/memory.ts';
+import { NODE_LEASE_NAMESPACE, SYSTEM_NAMESPACE } from '../../../api/names.ts';
+import { type Resource, resources } from '../../../kube/resources.ts';
+import { layoutOf } from '../../../sandbox/layout.ts';
+import type { Testbed } from '../testbed.ts';
+import type { WorkerSlot } from '../workerSlot.ts';
+
+/** What exists between two runs, when nothing of a maintenance is left. */
+export interface Census {
+  /** Since the first run began. */
+  seconds: number;
+  /** Runs so far. */
+  runs: number;
+  workers: { pid: number; memoryMb: number; handles: number }[];
+  /** Resource -> number of its objects. */
+  objects: Record<string, number>;
+  /** Workflow runs that are open, and the events of their histories. */
+  openRuns: number;
+  historyEvents: number;
+  /** The database of etcd. */
+  etcdMb: number;
+  /** Temporal keeps what has ended until the retention of the namespace. */
+  temporalMb: number;
+}
+
+const counted: Record<string, { resource: Resource; namespace?: string }> = {
+  NodeMaintenances: { resource: resources.nodeMaintenances as Resource },
+  MaintenanceWindows: { resource: resources.maintenanceWindows as Resource },
+  Evacuations: { resource: resources.evacuations as Resource },
+  NodeReadinesses: { resource: resources.nodeReadinesses as Resource },
+  'maintenance Leases': { resource: resources.leases as Resource, namespace: NODE_LEASE_NAMESPACE },
+  'Leases of workers': { resource: resources.leases as Resource, namespace: SYSTEM_NAMESPACE },
+  Events: { resource: resources.events as Resource },
+};
+
+export async function takeCensus(
+  { kube, temporal, sandbox }: Pick<Testbed, 'kube' | 'temporal' | 'sandbox'>,
+  slots: readonly WorkerSlot[],
+): Promise<Omit<Census, 'seconds' | 'runs'>> {
+  const objects: Record<string, number> = {};
+  for (const [name, { resource, ...within }] of Object.entries(counted))
+    objects[name] = (await kube.list(resource, within)).items.length;
+  let [openRuns, historyEvents] = [0, 0];
+  for await (const run of temporal.workflow.list({ query: 'ExecutionStatus = "Running"' })) {
+    openRuns += 1;
+    historyEvents += run.historyLength;
+  }
+  const layout = layoutOf(sandbox.dir);
+  return {
+    workers: slots.map(({ pid }) => ({
+      pid,
+      memoryMb: readMemoryMb(pid, 'VmRSS') ?? 0,
+      handles: readdirSync(`/proc/${pid}/fd`).length,
+    })),
+    objects,
+    openRuns,
+    historyEvents,
+    etcdMb: sizeMb(`${layout.etcdData}/member/snap/db`),
+    temporalMb: sizeMb(layout.temporalDatabase),
+  };
+}
+
+function sizeMb(file: string): number {
+  return statSync(file).size / 2 ** 20;
+}

@@ -1,0 +1,125 @@
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { Command, CommanderError } from 'commander';
+import { startSandbox } from '../../../sandbox/sandbox.ts';
+import { insist } from '../insist.ts';
+import { positive } from '../options.ts';
+import { runScenario } from '../run.ts';
+import { scenarioOf, withLastingWorkers } from '../scenario.ts';
+import { createTestbed, sandboxOptions } from '../testbed.ts';
+import { violationText } from '../violationText.ts';
+import { type Census, takeCensus } from './census.ts';
+import { type EnduranceRecord, growthOfAll, restartsOf, valuesOf } from './record.ts';
+
+/**
+ * npm run endurance: the scenarios of npm run chaos one after the other, with two workers that no fault ends. After each of them everything that could
+ * grow is counted. Exit 1 after a violation, or if something grows.
+ */
+
+interface Options {
+  minutes: number;
+  seed: number;
+  json?: string;
+}
+
+const startedAt = performance.now();
+const workers = 2;
+
+process.exitCode = await main(parsed(process.argv.slice(2)));
+
+function parsed(argv: readonly string[]): Options {
+  const command = new Command('npm run endurance --')
+    .description(
+      'Maintains the nodes of random worlds, one after the other, by the same two workers, while servers and networks fail, and reports what grows.',
+    )
+    .option('--minutes <number>', 'no run starts after this time', positive, 120)
+    .option('--seed <number>', 'seed of the first run; each later run has the next one', positive, 1)
+    .option('--json <file>', 'write the result to this file')
+    .exitOverride();
+  try {
+    return command.parse(argv, { from: 'user' }).opts<Options>();
+  } catch (error) {
+    if (error instanceof CommanderError) process.exit(error.exitCode === 0 ? 0 : 2);
+    throw error;
+  }
+}
+
+async function main({ minutes, seed, json }: Options): Promise<number> {
+  const dir = await mkdtemp(join(tmpdir(), 'node-maintenance-endurance-'));
+  const stop = new AbortController();
+  for (const name of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const)
+    process.once(name, () => stop.abort(new Error('Interrupted; everything is stopped again')));
+  const served = await sandboxOptions(dir, 'evacuation');
+  const sandbox = await startSandbox({ dir, nodes: 1, ...served, report: log, signal: stop.signal });
+  const censuses: Census[] = [];
+  const record: Omit<EnduranceRecord, 'growth' | 'restarts'> = {
+    minutes,
+    seed,
+    runs: 0,
+    maintenances: 0,
+    evicted: 0,
+    faults: {},
+    broken: [],
+  };
+  try {
+    const testbed = await createTestbed(sandbox, served.auditLogs ?? '', 'evacuation');
+    const slots = await testbed.workerSlots(workers);
+    const beganAt = performance.now();
+    const elapsed = () => (performance.now() - beganAt) / 1_000;
+    while (elapsed() < minutes * 60 && !stop.signal.aborted) {
+      const scenario = withLastingWorkers(scenarioOf(seed + record.runs), workers);
+      const result = await runScenario(testbed, scenario, { report: () => undefined });
+      record.runs += 1;
+      record.maintenances += scenario.maintenances.length;
+      record.evicted += result.evicted;
+      for (const fault of result.faults) record.faults[fault] = (record.faults[fault] ?? 0) + 1;
+      if (result.violations.length > 0) record.broken.push(result.seed);
+      for (const violation of result.violations)
+        print(violationText(violation, { seed: result.seed, evictionApi: 'evacuation' }));
+      const census = await insist('the census', () => takeCensus(testbed, slots));
+      censuses.push({ seconds: elapsed(), runs: record.runs, ...census });
+      log(`seed ${result.seed}, ${result.seconds.toFixed(0)} s: ${textOf(censuses.at(-1) as Census)}`);
+    }
+    await testbed.close();
+  } finally {
+    await sandbox.stop();
+  }
+  await rm(dir, { recursive: true, force: true });
+  const recorded: EnduranceRecord = {
+    ...record,
+    restarts: restartsOf(censuses),
+    growth: growthOfAll(censuses),
+  };
+  if (json !== undefined) await writeFile(json, `${JSON.stringify(recorded, rounded, 2)}\n`);
+  return report(recorded);
+}
+
+function report({ runs, maintenances, broken, restarts, growth }: EnduranceRecord): number {
+  for (const [name, { mean, perHour, low, high, isGrowing }] of Object.entries(growth))
+    print(
+      `${name}: ${mean.toFixed(1)}, ${perHour.toFixed(2)} (${low.toFixed(2)} to ${high.toFixed(2)}) an hour${isGrowing ? ', GROWS' : ''}`,
+    );
+  print(
+    `${runs} runs with ${maintenances} maintenances, ${broken.length} with violations, ${restarts} restarts of workers`,
+  );
+  const isFlat = Object.values(growth).every(({ isGrowing }) => !isGrowing);
+  return broken.length === 0 && isFlat ? 0 : 1;
+}
+
+function textOf(census: Census): string {
+  const values = Object.entries(valuesOf(census)).map(([name, value]) => `${name} ${Math.round(value)}`);
+  return [...values, `database of Temporal ${Math.round(census.temporalMb)} MB`].join('; ');
+}
+
+function rounded(_: string, value: unknown): unknown {
+  return typeof value === 'number' ? Number(value.toPrecision(5)) : value;
+}
+
+function print(text: string): void {
+  process.stdout.write(`${text}\n`);
+}
+
+function log(line: string): void {
+  process.stderr.write(`${((performance.now() - startedAt) / 1_000).toFixed(1).padStart(7)} s  ${line}\n`);
+}

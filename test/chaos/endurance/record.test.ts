@@ -1,0 +1,60 @@
+import { describe, expect, test } from '@jest/globals';
+import type { Census } from './census.ts';
+import { growthOfAll, restartsOf, valuesOf } from './record.ts';
+
+const base: Census = {
+  seconds: 0,
+  runs: 1,
+  workers: [
+    { pid: 1, memoryMb: 300, handles: 40 },
+    { pid: 2, memoryMb: 280, handles: 41 },
+  ],
+  objects: { Evacuations: 0, Events: 100 },
+  openRuns: 3,
+  historyEvents: 30,
+  etcdMb: 20,
+  temporalMb: 50,
+};
+
+/** One census a minute for two hours. */
+const censusesOf = (differs: (minute: number) => Partial<Census>): Census[] =>
+  Array.from({ length: 121 }, (_, minute) => ({
+    ...base,
+    seconds: minute * 60,
+    runs: minute,
+    ...differs(minute),
+  }));
+
+describe('the growth of censuses', () => {
+  test('is none of what stays the same, under the name of each value', () => {
+    const growth = growthOfAll(censusesOf(() => ({})));
+    expect(Object.keys(growth)).toEqual(Object.keys(valuesOf(base)));
+    for (const { perHour, isGrowing } of Object.values(growth)) {
+      expect(perHour).toBe(0);
+      expect(isGrowing).toBe(false);
+    }
+  });
+
+  test('counts the second half of the time only', () => {
+    const filling = (minute: number) => ({ objects: { Evacuations: 0, Events: Math.min(minute, 60) * 10 } });
+    expect(growthOfAll(censusesOf(filling))['Events']).toMatchObject({ isGrowing: false, mean: 600 });
+    const leaking = (minute: number) => ({ objects: { Evacuations: minute, Events: 0 } });
+    expect(growthOfAll(censusesOf(leaking))['Evacuations']).toMatchObject({ isGrowing: true });
+  });
+
+  test('does not take the start of another process for growth', () => {
+    const restarted = (minute: number) => ({
+      workers: [
+        minute < 70 ? { pid: 1, memoryMb: 100, handles: 10 } : { pid: 9, memoryMb: 300, handles: 40 },
+        { pid: 2, memoryMb: 280 + minute, handles: 41 },
+      ],
+    });
+    const censuses = censusesOf(restarted);
+    const growth = growthOfAll(censuses);
+    expect(growth['memory of worker 1, MB']).toMatchObject({ isGrowing: false, mean: 300 });
+    expect(growth['memory of worker 2, MB']).toMatchObject({ isGrowing: true });
+    expect(restartsOf(censuses)).toBe(1);
+  });
+
+  test('is unknown of too few', () => expect(growthOfAll(censusesOf(() => ({})).slice(0, 30))).toEqual({}));
+});
