@@ -23,6 +23,7 @@ import type { Log } from './log.ts';
 import { OnDemandInformer } from './onDemandInformer.ts';
 import { trimWithScheduling } from './podScheduling.ts';
 import { type RawDaemonSet, type RawPod, resources } from './resources.ts';
+import { Suspension } from './suspension.ts';
 import {
   trimPodDisruptionBudget,
   trimDaemonSet,
@@ -69,6 +70,11 @@ export interface Cluster {
   /** Resolves when every informer except the one of Leases has completed its first list. */
   synced(signal: AbortSignal): Promise<void>;
   hasSynced(): boolean;
+  /**
+   * Whether nodes, pods, maintenances and Evacuations follow the apiserver at this moment. What they contain is older while a watch is interrupted, and
+   * after this process was suspended.
+   */
+  isFollowing(): boolean;
   /** Observes the work queues of the controllers. */
   queues?: WorkQueueObserver | undefined;
 }
@@ -112,6 +118,8 @@ export function watchCluster({
   const leases = new Informer({ kube, resource: resources.leases, namespace: NODE_LEASE_NAMESPACE, log });
   const lifecycle = new EvictionInformers({ kube, log });
   const required = Object.values(informers);
+  const followed = [informers.nodes, informers.pods, informers.maintenances, informers.evacuations];
+  const suspension = new Suspension();
   return {
     kube,
     queues,
@@ -121,8 +129,10 @@ export function watchCluster({
     volumeAttachments: volumeAttachmentInformer({ kube, log }),
     ...startAndSync([...required, lifecycle]),
     start: (signal) => {
+      suspension.start(signal);
       for (const informer of [...required, leases, lifecycle]) informer.start(signal);
     },
+    isFollowing: () => !suspension.isRecent && followed.every((informer) => informer.isFollowing),
     hasSynced: () => [...required, lifecycle].every((informer) => informer.hasSynced),
   };
 }

@@ -52,6 +52,8 @@ const maxRetryDelayMs = 5_000;
 const optionalRetryMs = 10_000;
 const defaultIdleTimeoutMs = 80_000;
 const minWatchSeconds = 300;
+/** Events that a resumed watch has missed arrive within this time after it was accepted. */
+const catchUpMs = 250;
 /** Delay before the next watch after one that ended without any event. */
 const emptyWatchBackOff = { firstMs: 100, capMs: 100 };
 
@@ -81,6 +83,8 @@ export class Informer<T extends KubeObject, Raw extends KubeObject = T> {
   #started = false;
   #synced = false;
   #served = false;
+  /** From when on the store has what the apiserver had, by performance.now(); undefined while nothing follows it. */
+  #followsFrom: number | undefined;
   #lastResponseAt: Date | undefined;
   #resourceVersion: string | undefined;
   #failures = 0;
@@ -118,6 +122,14 @@ export class Informer<T extends KubeObject, Raw extends KubeObject = T> {
   /** Time of the last list, event or bookmark of the apiserver. For health checks. */
   get lastResponseAt(): Date | undefined {
     return this.#lastResponseAt;
+  }
+
+  /**
+   * Whether the store follows the apiserver at this moment: not while a watch has ended and the next one has not been accepted, nor until that one has
+   * delivered what was missed. A watch that only hangs is not noticed.
+   */
+  get isFollowing(): boolean {
+    return this.#followsFrom !== undefined && performance.now() >= this.#followsFrom;
   }
 
   /** The current connection error, or undefined while connected. */
@@ -178,12 +190,14 @@ export class Informer<T extends KubeObject, Raw extends KubeObject = T> {
   }
 
   async #list(signal: AbortSignal): Promise<void> {
+    this.#followsFrom = undefined;
     const { kube, resource, namespace, labelSelector, fieldSelector } = this.#options;
     const list = await kube.list(resource, { namespace, labelSelector, fieldSelector, signal });
     signal.throwIfAborted();
     this.#resourceVersion = list.resourceVersion;
     this.#served = true;
     this.#markConnected();
+    this.#followsFrom = performance.now();
     this.#publish(this.#store.replace(list.items.flatMap((raw) => this.#transform(raw) ?? [])));
     this.#markSynced();
   }
@@ -191,6 +205,9 @@ export class Informer<T extends KubeObject, Raw extends KubeObject = T> {
   async #watch(resourceVersion: string, signal: AbortSignal): Promise<void> {
     const { kube, resource, namespace, labelSelector, fieldSelector } = this.#options;
     const started = performance.now();
+    // The watch after a list has missed nothing.
+    const behindMs = this.isFollowing ? 0 : catchUpMs;
+    this.#followsFrom = undefined;
     const batches = streamWatchEvents({
       kube,
       resource,
@@ -198,6 +215,7 @@ export class Informer<T extends KubeObject, Raw extends KubeObject = T> {
       resourceVersion,
       timeoutSeconds: Math.round(minWatchSeconds * (1 + Math.random())),
       idleTimeoutMs: this.#options.idleTimeoutMs ?? defaultIdleTimeoutMs,
+      onOpen: () => (this.#followsFrom = performance.now() + behindMs),
       signal,
     });
     let isEmpty = true;
@@ -206,6 +224,7 @@ export class Informer<T extends KubeObject, Raw extends KubeObject = T> {
       for (const event of batch) this.#apply(event);
       this.#markConnected();
     }
+    this.#followsFrom = undefined;
     const seconds = Math.round((performance.now() - started) / 1000);
     this.#options.log.debug('Watch ended by the server', { resource: this.#name, seconds });
     if (isEmpty) await sleep(backOffMs(0, emptyWatchBackOff), signal);
@@ -266,6 +285,7 @@ export class Informer<T extends KubeObject, Raw extends KubeObject = T> {
   }
 
   async #recover(error: unknown, signal: AbortSignal): Promise<void> {
+    this.#followsFrom = undefined;
     if (this.#options.optionalFor !== undefined && isKubeError(error, KubeErrorKind.Forbidden))
       return this.#awaitPermission(this.#options.optionalFor, error, signal);
     if (this.#options.mayBeUnserved === true && isKubeError(error, KubeErrorKind.NotFound))

@@ -19,6 +19,8 @@ export interface WatchRequest<T extends KubeObject> {
   readonly timeoutSeconds: number;
   /** A watch without any event for this long is considered dead; the server sends a bookmark about every minute. */
   readonly idleTimeoutMs: number;
+  /** Called when the server has accepted the watch. */
+  readonly onOpen: () => void;
   readonly signal: AbortSignal;
 }
 
@@ -38,6 +40,7 @@ export async function* streamWatchEvents<T extends KubeObject>(
   const parameters = { resourceVersion, timeoutSeconds: String(timeoutSeconds), allowWatchBookmarks: 'true' };
   try {
     const stream = await kube.openWatch(resource, selection, parameters, silence.signal);
+    request.onOpen();
     const lines = new Lines();
     for await (const chunk of stream as AsyncIterable<Buffer>) {
       silence.extend();

@@ -115,6 +115,9 @@ function positionIn(mode: DrainMode, maintenance: NodeMaintenance, planLength: n
   }
 }
 
+/** Interval in which a drain looks whether its informers follow the apiserver again. */
+const followingCheckMs = 100;
+
 /** State after a decision: `from` is the position that it was made for; `isDrained` is whether the apiserver has Drained=True. */
 interface Reached {
   from: number;
@@ -186,6 +189,7 @@ class DrainRun<T extends { kind: string }> {
             this.#deadlineInMs(),
             this.#capacityDueInMs,
             this.#requests.dueInMs(),
+            this.#deps.cluster.isFollowing() ? Infinity : followingCheckMs,
           ),
         others: [this.#drainedCheck, this.#jobs(), ...this.#requests.changes(attention)],
       };
@@ -216,6 +220,8 @@ class DrainRun<T extends { kind: string }> {
     const held = await acquireNodeLeases(this.#deps, view);
     if (held === undefined) return undefined;
     if ((await cordons.of(this.#ref.uid).reconcile(held, this.#writer)) === 'Outdated') return undefined;
+    // Pods of earlier tiers may exist that the informers do not show.
+    if (!cluster.isFollowing()) return undefined;
     await this.#requests.withdrawFrom(deselectedNodes(view), view.maintenance);
     const status = await this.#readStatus(view, this.#writer);
     const serving = this.#requests.observe(this.#writer.latest);

@@ -57,7 +57,7 @@ export class Cordon {
 
   /**
    * Cordons the held nodes, and keeps autoscalers from removing them. Records the previous state of all of them before it changes the
-   * first. Writes nothing to nodes if the view is outdated.
+   * first. Resolves with `Outdated` if the view is: then nodes that have changed since are not written, or none.
    */
   async reconcile(view: HeldView, writer: StatusWriter): Promise<'Current' | 'Outdated'> {
     const { maintenance, held } = view;
@@ -71,12 +71,14 @@ export class Cordon {
     );
     const changes = held.flatMap((node) => changeOf(node, records.get(node.metadata.name)) ?? []);
     if (changes.length > 0 && !(await leases.isCurrent(maintenance, written))) return 'Outdated';
+    let hasChanged = false;
     await forEachBounded(concurrentPatches, changes, async ({ node, ...change }) => {
-      if (leases.isHeld(node.metadata.name)) await changeNode(this.#deps, node, change);
+      if (!leases.isHeld(node.metadata.name)) return;
+      if ((await changeNode(this.#deps, node, change)) === 'Changed') hasChanged = true;
     });
     for (const node of undone) this.#reportUndone(maintenance, node);
     this.#reportCordoned(view, open.length - undone.length);
-    return 'Current';
+    return hasChanged ? 'Outdated' : 'Current';
   }
 
   /** Resolves with the object that the apiserver returned, if it was written. */
@@ -196,26 +198,33 @@ function changeOf(
   return Object.keys(annotations).length === 0 ? undefined : { node, annotations };
 }
 
-/** Changes this Node object with one request. A Node that is gone, or replaced by another of its name, needs no change. */
+/**
+ * Changes this Node object with one request, unless it has changed since it was read (`Changed`): another maintenance, or another worker, may have
+ * uncordoned it and released its Lease, and someone else may have cordoned it then. A Node that is gone needs no change.
+ */
 export async function changeNode(
   { cluster }: Pick<InjectedDeps, 'cluster'>,
   node: Node,
   { unschedulable, annotations }: NodeChange,
-): Promise<void> {
-  const { name, uid } = node.metadata;
-  // The UID makes the apiserver reject the patch for another Node object of the same name.
+): Promise<'Done' | 'Changed'> {
+  const { name, uid, resourceVersion } = node.metadata;
   const patch =
     unschedulable === undefined
-      ? { metadata: { uid, annotations } }
+      ? { metadata: { uid, resourceVersion, annotations } }
       : {
-          metadata: { uid, annotations: { ...annotations, [UNCORDONED_BY_ANNOTATION]: null } },
+          metadata: {
+            uid,
+            resourceVersion,
+            annotations: { ...annotations, [UNCORDONED_BY_ANNOTATION]: null },
+          },
           spec: { unschedulable },
         };
   try {
     await cluster.kube.mergePatch(resources.nodes, { name }, patch, { fieldManager: FIELD_MANAGER });
+    return 'Done';
   } catch (error) {
-    if (!isKubeError(error, 'NotFound', 'Conflict')) throw error;
-    const existing = await cluster.kube.get(resources.nodes, { name });
-    if (existing?.metadata.uid === uid) throw error;
+    if (isKubeError(error, 'NotFound')) return 'Done';
+    if (isKubeError(error, 'Conflict')) return 'Changed';
+    throw error;
   }
 }

@@ -123,7 +123,7 @@ type UncordonResult =
   | Uncordoned
   /** The maintenance does not exist any more, or was completed before: its nodes belong to others. */
   | { kind: 'Gone' }
-  /** The maintenance has changed since it was read. */
+  /** The maintenance, or a node that was to be written, has changed since it was read. */
   | { kind: 'Outdated' };
 
 /** Uncordons the nodes that can be uncordoned now. */
@@ -141,12 +141,15 @@ async function uncordonOnce(
   if (state === undefined) return { kind: 'Gone' };
   const notHeld = new Set(acquisition.waiting.map(({ name }) => name));
   const waiting = [...acquisition.waiting];
+  let hasChanged = false;
   await forEachBounded(concurrentNodes, state.nodes, async (node) => {
     const { name } = node.metadata;
     if (notHeld.has(name)) return;
-    const because = await uncordonNode(deps, state, node, events);
-    if (because !== undefined) waiting.push({ name, because });
+    const result = await uncordonNode(deps, state, node, events);
+    if (result.kind === 'Changed') hasChanged = true;
+    if (result.kind === 'WithoutLease') waiting.push({ name, because: result.because });
   });
+  if (hasChanged) return { kind: 'Outdated' };
   const leasesForbidden = state.leases === undefined;
   return { kind: 'Uncordoned', maintenance: state.maintenance, waiting, leasesForbidden, at: Date.now() };
 }
@@ -226,13 +229,26 @@ function needsChange(holders: Holders, node: Node): boolean {
   return decide(holders, node).kind === 'Uncordon' || annotationsToRemove(holders, node).length > 0;
 }
 
-/** Uncordons the node and releases its Lease. Resolves with the reason if the Lease has changed since it was read. */
+type NodeResult =
+  | { kind: 'Done' }
+  /** The node has changed since it was read. */
+  | { kind: 'Changed' }
+  /** The Lease has changed since it was read, or cannot be read. */
+  | { kind: 'WithoutLease'; because: string };
+
+const done: NodeResult = { kind: 'Done' };
+
+function withoutLease(because: string): NodeResult {
+  return { kind: 'WithoutLease', because };
+}
+
+/** Uncordons the node and releases its Lease. */
 async function uncordonNode(
   deps: Deps,
   state: ClusterState,
   node: Node,
   events: UncordonEvents,
-): Promise<string | undefined> {
+): Promise<NodeResult> {
   const { name } = node.metadata;
   const { uid = '' } = state.maintenance.metadata;
   const decision = decide(state, node);
@@ -241,17 +257,19 @@ async function uncordonNode(
   const isUncordoned = decision.kind === 'Uncordon';
   const removed = annotationsToRemove(state, node);
   if (isUncordoned || removed.length > 0) {
-    if (state.leases === undefined) return leasesRejected;
+    if (state.leases === undefined) return withoutLease(leasesRejected);
     const isOurs = isHeldBy(lease, deps.leases.holder, deps.cluster.kube.now().getTime());
-    if (!isOurs || !deps.nodeLeases.of(uid).isHeld(name)) return 'it was lost a moment ago';
-    if (isUncordoned) await ensureReadinessTaint(deps, node);
+    if (!isOurs || !deps.nodeLeases.of(uid).isHeld(name)) return withoutLease('it was lost a moment ago');
+    const current = isUncordoned ? await ensureReadinessTaint(deps, node) : node;
+    if (current === undefined) return done;
     const annotations = Object.fromEntries(removed.map((key) => [key, null]));
-    await changeNode(deps, node, { ...(isUncordoned && { unschedulable: false }), annotations });
+    const change = { ...(isUncordoned && { unschedulable: false }), annotations };
+    if ((await changeNode(deps, current, change)) === 'Changed') return { kind: 'Changed' };
   }
   const isNeeded = state.holdersOf(node).length > 0;
-  if (isNeeded || lease === undefined || !isReleasable(lease, deps.leases.holder)) return undefined;
+  if (isNeeded || lease === undefined || !isReleasable(lease, deps.leases.holder)) return done;
   const released = await deps.leases.releaseIfUnchanged(lease);
-  return released === 'Released' ? undefined : 'it was changed a moment ago and is not released yet';
+  return released === 'Released' ? done : withoutLease('it was changed a moment ago and is not released yet');
 }
 
 /** Records which nodes stay cordoned, each once. */

@@ -306,6 +306,14 @@ describe('pods', () => {
       broken: [],
     },
     {
+      when: 'deleted by a deadline, by a request that was in flight when the maintenance was cancelled',
+      written: drained()
+        .maintained('m', { nodes: [n1], plan, onDeadline: 'Delete' })
+        .maintained('m', { nodes: [n1], plan, onDeadline: 'Delete', stage: 'Complete' })
+        .deleted('low'),
+      broken: [],
+    },
+    {
       when: 'killed without a grace period',
       written: drained()
         .maintained('m', { nodes: [n1], plan, onDeadline: 'Delete' })

@@ -15,7 +15,7 @@ import { Operators } from './operators.ts';
 import { type Scenario, type Step, stepText } from './scenario.ts';
 import { Users } from './users.ts';
 import type { WorkerSlot } from './workerSlot.ts';
-import { createWorld, deleteWorld, Names, untilTrue, windowOf } from './worldObjects.ts';
+import { createWorld, deleteWorld, Names, restoreReadiness, untilTrue, windowOf } from './worldObjects.ts';
 
 export interface RunResult {
   seed: number;
@@ -205,7 +205,11 @@ class ChaosRun {
   async #ending(end: string, others: () => Promise<NodeMaintenance[]>): Promise<Violation[] | undefined> {
     let left: NodeMaintenance[] = [];
     try {
-      await untilTrue(end, async () => (left = await others()).length === 0, endsWithinMs);
+      const isReached = async () => {
+        await restoreReadiness(this.#testbed, this.names);
+        return (left = await others()).length === 0;
+      };
+      await untilTrue(end, isReached, endsWithinMs);
       this.#report(`every maintenance ${end}`);
       return undefined;
     } catch {

@@ -84,6 +84,31 @@ function isReady({ status }: RawPod): boolean {
   return status?.conditions?.some(({ type, status: value }) => type === 'Ready' && value === 'True') ?? false;
 }
 
+/**
+ * Reports pods as Ready again that the node lifecycle controller has marked while their nodes were not, as kubelets do and kwok does not: their budgets
+ * would allow no eviction any more.
+ */
+export async function restoreReadiness({ kube }: Pick<Testbed, 'kube'>, { prefix }: Names): Promise<void> {
+  const { items } = await kube.list(resources.pods, { namespace: prefix });
+  const running = items.filter(
+    ({ metadata, status }) => metadata.deletionTimestamp === undefined && status?.phase === 'Running',
+  );
+  for (const pod of running.filter((one) => !isReady(one))) {
+    const { name, namespace, uid, resourceVersion } = pod.metadata;
+    const conditions = pod.status?.conditions?.map((one) =>
+      /^(Ready|ContainersReady)$/.test(one.type) ? { ...one, status: 'True' } : one,
+    );
+    await kube
+      .mergePatch(
+        resources.pods,
+        { namespace, name },
+        { metadata: { uid, resourceVersion }, status: { conditions } },
+        { subresource: 'status' },
+      )
+      .catch(() => undefined);
+  }
+}
+
 export async function untilTrue(
   fact: string,
   check: () => Promise<boolean>,

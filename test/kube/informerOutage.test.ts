@@ -49,9 +49,11 @@ test('an informer survives a crash of the apiserver, and lists again when its ve
   await informer.synced();
   await eventually('a watch', () => (observed.some(({ verb }) => verb === 'watch') ? undefined : 'none'));
   reported.length = 0;
+  await eventually('the informer to follow', () => (informer.isFollowing ? undefined : 'it does not'));
 
   // The informer does not observe the following changes; the new apiserver's cache begins after it, and so does etcd's history.
   network.down();
+  await eventually('the informer to notice', () => (informer.isFollowing ? 'it follows' : undefined));
   await remove('deleted');
   await put('changes', 'b');
   await remove('recreated');
@@ -60,9 +62,11 @@ test('an informer survives a crash of the apiserver, and lists again when its ve
   await sandbox.server('kube-apiserver').kill();
   await sandbox.server('kube-apiserver').start();
   await compact(comes.metadata.resourceVersion ?? '');
+  expect(informer.isFollowing).toBe(false);
   network.up();
 
-  await eventually('everything that changed', () => (reported.length >= 5 ? undefined : `${reported}`));
+  await eventually('the informer to follow', () => (informer.isFollowing ? undefined : 'it does not'));
+  // At once: what it follows, it knows.
   expect(reported.toSorted()).toEqual([
     'Added comes a',
     'Added recreated b',

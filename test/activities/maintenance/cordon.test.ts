@@ -1,4 +1,5 @@
 import type { NodeMaintenanceActivities } from '../../../activities/contract.ts';
+import { changeNode } from '../../../activities/maintenance/cordons.ts';
 import type { Node } from '../../../api/core.ts';
 import {
   MAINTENANCE_FINALIZER,
@@ -473,6 +474,18 @@ describe('uncordonNodes', () => {
     });
     await performedTwice(c, () => acts.uncordonNodes(refOf(applied)));
   });
+});
+
+test('a node that has changed since it was read is not uncordoned: someone else may have cordoned it since', async () => {
+  const name = await c.nodeNamed('n');
+  await c.cordoned(name);
+  const read = await c.node(name);
+  // Another worker has uncordoned it and released its Lease, and a user cordons it.
+  for (const unschedulable of [false, true])
+    await c.patched(resources.nodes, { name }, { spec: { unschedulable } });
+  const change = () => changeNode({ cluster: c.cluster }, read, { unschedulable: false, annotations: {} });
+  expect(await change()).toBe('Changed');
+  expect((await c.node(name)).spec.unschedulable).toBe(true);
 });
 
 test('two maintenances that complete together uncordon the node', async () => {

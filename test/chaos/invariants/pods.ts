@@ -39,11 +39,15 @@ const consent = 'evacuation.coordination.k8s.io/priority_statefulset.apps.k8s.io
 
 /**
  * No pod is deleted around its budget: the worker deletes DaemonSet pods, which no budget protects, pods of StatefulSets whose owners
- * permit it, and what a deadline deletes. Everything else is evicted, which the apiserver admits or rejects. No pod is killed without its grace period.
+ * permit it, and what a deadline deletes (whether too late, invariant `cancel` says). Everything else is evicted, which the apiserver admits or rejects. No pod is killed without its grace period.
  */
 export function deletedAroundBudgets(log: AuditLog): Violation[] {
   const violations: Violation[] = [];
+  /** Nodes that a maintenance with such a deadline drains or has drained. */
+  const withDeadline = new Set<string>();
   replay(log, (write, state) => {
+    for (const { nodes, deletesAtDeadline } of state.draining())
+      if (deletesAtDeadline) for (const node of nodes) withDeadline.add(node);
     const uid = write.resource === 'pods' ? removedPodOf(write) : undefined;
     const pod = uid === undefined ? undefined : state.pods.get(uid);
     if (pod === undefined) return;
@@ -54,7 +58,7 @@ export function deletedAroundBudgets(log: AuditLog): Violation[] {
         message: `Pod ${pod.key} was killed without its grace period`,
         events: [write.event],
       });
-    const hasDeadline = state.drainingOn(pod.node ?? '').some(({ deletesAtDeadline }) => deletesAtDeadline);
+    const hasDeadline = withDeadline.has(pod.node ?? '');
     if (pod.type === 'DaemonSet' || pod.annotations[consent] !== undefined || hasDeadline) return;
     violations.push({
       invariant: 'budgets',
