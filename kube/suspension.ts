@@ -11,7 +11,7 @@ export class Suspension {
   #notedAt: number;
   #endedAt = -Infinity;
 
-  /** `now`: milliseconds of a clock that goes on during a suspension. */
+  /** `now`: milliseconds of a clock that a suspension does not stop. */
   constructor(now = () => performance.now()) {
     this.#now = now;
     this.#notedAt = now();

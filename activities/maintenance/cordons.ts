@@ -182,7 +182,7 @@ function recordsOf(
 }
 
 /** A change of a node. What is missing stays as it is. */
-interface NodeChange {
+export interface NodeChange {
   unschedulable?: boolean;
   /** Null removes the annotation. */
   annotations: Readonly<Record<string, string | null>>;

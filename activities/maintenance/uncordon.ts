@@ -21,7 +21,7 @@ import { ensureReadinessTaint } from '../readiness/readinessTaint.ts';
 import { otherDelayMs, reconcile } from '../reconcile.ts';
 import { StatusWriter } from '../statusWriter.ts';
 import { isCompleting, nodeStatusOf, nodesOf } from '../view.ts';
-import { changeNode } from './cordons.ts';
+import { changeNode, type NodeChange } from './cordons.ts';
 
 const concurrentNodes = 16;
 /** Delay before the next attempt if the worker may not list Leases. */
@@ -249,27 +249,40 @@ async function uncordonNode(
   node: Node,
   events: UncordonEvents,
 ): Promise<NodeResult> {
-  const { name } = node.metadata;
-  const { uid = '' } = state.maintenance.metadata;
   const decision = decide(state, node);
-  const lease = state.leases?.get(name);
   events.record(state.maintenance, node, decision);
-  const isUncordoned = decision.kind === 'Uncordon';
-  const removed = annotationsToRemove(state, node);
-  if (isUncordoned || removed.length > 0) {
-    if (state.leases === undefined) return withoutLease(leasesRejected);
-    const isOurs = isHeldBy(lease, deps.leases.holder, deps.cluster.kube.now().getTime());
-    if (!isOurs || !deps.nodeLeases.of(uid).isHeld(name)) return withoutLease('it was lost a moment ago');
-    const current = isUncordoned ? await ensureReadinessTaint(deps, node) : node;
-    if (current === undefined) return done;
-    const annotations = Object.fromEntries(removed.map((key) => [key, null]));
-    const change = { ...(isUncordoned && { unschedulable: false }), annotations };
-    if ((await changeNode(deps, current, change)) === 'Changed') return { kind: 'Changed' };
-  }
+  const change = changeOf(state, node, decision);
+  const changed = change === undefined ? done : await changeHeldNode(deps, state, node, change);
+  if (changed.kind !== 'Done') return changed;
+  const lease = state.leases?.get(node.metadata.name);
   const isNeeded = state.holdersOf(node).length > 0;
   if (isNeeded || lease === undefined || !isReleasable(lease, deps.leases.holder)) return done;
   const released = await deps.leases.releaseIfUnchanged(lease);
   return released === 'Released' ? done : withoutLease('it was changed a moment ago and is not released yet');
+}
+
+/** Returns what a node needs to return to service; undefined if nothing. */
+function changeOf(state: ClusterState, node: Node, { kind }: UncordonDecision): NodeChange | undefined {
+  const removed = annotationsToRemove(state, node);
+  const annotations = Object.fromEntries(removed.map((key) => [key, null]));
+  if (kind === 'Uncordon') return { unschedulable: false, annotations };
+  return removed.length === 0 ? undefined : { annotations };
+}
+
+async function changeHeldNode(
+  deps: Deps,
+  { leases, maintenance }: ClusterState,
+  node: Node,
+  change: NodeChange,
+): Promise<NodeResult> {
+  if (leases === undefined) return withoutLease(leasesRejected);
+  const { name } = node.metadata;
+  const { uid = '' } = maintenance.metadata;
+  const isOurs = isHeldBy(leases.get(name), deps.leases.holder, deps.cluster.kube.now().getTime());
+  if (!isOurs || !deps.nodeLeases.of(uid).isHeld(name)) return withoutLease('it was lost a moment ago');
+  const isUncordoned = change.unschedulable === false;
+  const current = isUncordoned ? await ensureReadinessTaint(deps, node) : node;
+  return { kind: current === undefined ? 'Done' : await changeNode(deps, current, change) };
 }
 
 /** Records which nodes stay cordoned, each once. */

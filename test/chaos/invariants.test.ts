@@ -314,6 +314,14 @@ describe('pods', () => {
       broken: [],
     },
     {
+      when: 'deleted by a deadline, after an eviction',
+      written: drained()
+        .maintained('m', { nodes: [n1], plan, onDeadline: 'Delete' })
+        .evicted('low')
+        .deletedAgain('low', 1),
+      broken: [],
+    },
+    {
       when: 'killed without a grace period',
       written: drained()
         .maintained('m', { nodes: [n1], plan, onDeadline: 'Delete' })

@@ -56,6 +56,14 @@ describe('links', () => {
     expect(linksOf(textOf(path)).flatMap((link) => problemOf(path, link) ?? [])).toEqual([]);
   });
 
+  test.each(paths)('of %s: files in backticks exist', (path) => {
+    const named = [...proseOf(textOf(path)).matchAll(/`((?:[\w-]+\/)+[\w.-]+\.(?:ts|ya?ml|md))`/g)].map(
+      ([, file = '']) => file,
+    );
+    const ofRepository = named.filter((file) => existsSync(join(root, file.split('/')[0] ?? '')));
+    expect(ofRepository.filter((file) => !existsSync(join(root, file)))).toEqual([]);
+  });
+
   test('lead from the README to every page of docs/', () => {
     const reached = new Set(['README.md']);
     for (const path of reached)

@@ -208,6 +208,12 @@ export const metricDefinitions = {
     help: 'Failures to renew the identity Lease of this process, or to delete expired ones.',
     labels: [],
   },
+  informersFollowing: {
+    name: 'node_maintenance_informers_following',
+    type: 'gauge',
+    help: 'Whether the watches of nodes, pods, maintenances and Evacuations are connected (1). While they are not (0), drains ask no pod to leave.',
+    labels: [],
+  },
   nodeLeases: {
     name: 'node_maintenance_node_leases',
     type: 'gauge',

@@ -95,6 +95,9 @@ export function createMetrics(): Metrics {
       observeStalledRuns(registry, cluster);
       observeLeases(registry, cluster);
       observeWindows(registry, cluster);
+      registerGauge(registry, metricDefinitions.informersFollowing, (gauge) =>
+        gauge.set(cluster.isFollowing() ? 1 : 0),
+      );
     },
     observeIdentity: (identity) => observeIdentity(registry, identity),
     observeTemporal: (isConnected) => {

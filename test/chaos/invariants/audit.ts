@@ -44,11 +44,9 @@ interface Target {
 export interface Write extends Target {
   /**
    * The revision of etcd at which the result was stored: the resource versions of all objects of a cluster come from one counter. Of a
-   * request whose answer contains none, the latest revision that was answered before it arrived.
+   * request whose answer contains none, or one of an object that was not changed, the latest revision that was answered before it arrived.
    */
   revision: number;
-  /** Revision of the object after the write; false if it was derived from the time. */
-  isExact: boolean;
   answeredMs: number;
   request: unknown;
   /** The object after the write; undefined if the answer was only a status. */
@@ -110,10 +108,10 @@ function inOrder(events: readonly AuditEvent[]): Write[] {
   const latest = latestRevisions(answers);
   const writes = exact.map(({ event, revision }): Write => {
     const target = targetOf(event);
+    const before = latest(target.receivedMs);
     return {
       ...target,
-      revision: revision ?? latest(target.receivedMs),
-      isExact: revision !== undefined,
+      revision: Math.max(revision ?? 0, before),
       answeredMs: Date.parse(event.stageTimestamp),
       request: event.requestObject,
       object: objectOf(event),

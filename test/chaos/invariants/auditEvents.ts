@@ -155,6 +155,18 @@ export class AuditLogBuilder {
     return this.#status('delete', 'pods', pod, { user, code: 200, request });
   }
 
+  /** Deletes a pod that is being deleted: the answer has the pod as it is stored, with its old revision. */
+  deletedAgain(pod: string, revision: number): this {
+    const metadata = { name: pod, namespace: 'default', uid: pod, resourceVersion: String(revision) };
+    return this.#event('delete', 'pods', metadata, {
+      user: workerAccount,
+      answered: true,
+      code: 200,
+      requestObject: { preconditions: { uid: pod } },
+      responseObject: { metadata },
+    });
+  }
+
   cordoned(node: string, { user = workerAccount, unschedulable = true } = {}): this {
     const object = { metadata: { name: node, uid: node }, spec: { unschedulable } };
     return this.#written('patch', 'nodes', object as KubeObject, {
