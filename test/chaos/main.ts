@@ -6,7 +6,7 @@ import { createTestbed, sandboxOptions } from './testbed.ts';
 import { type Options, parseOptions } from './options.ts';
 import { addResults, recordOf } from './results.ts';
 import { type RunResult, runScenario } from './run.ts';
-import { scenarioOf, stepText, type Scenario, withSteps } from './scenario.ts';
+import { scenarioOf, shortened, stepText, type Scenario, withSteps } from './scenario.ts';
 import { violationText } from './violationText.ts';
 
 /** npm run chaos: random faults in random worlds. Results on standard output, progress on standard error; exit 1 after a violation. */
@@ -20,12 +20,13 @@ const scenarios = Array.from({ length: options.runs }, (_, index) =>
 if (options.show) for (const scenario of scenarios) print(textOf(scenario));
 else process.exitCode = await main(options);
 
-function scenarioWith({ steps, evictionApi }: Options, seed: number): Scenario {
-  const scenario = scenarioOf(seed, evictionApi);
+function scenarioWith({ steps, evictionApi, short }: Options, seed: number): Scenario {
+  const whole = scenarioOf(seed, evictionApi);
+  const scenario = short ? shortened(whole) : whole;
   return steps === undefined ? scenario : withSteps(scenario, steps);
 }
 
-async function main({ keep, evictionApi, json }: Options): Promise<number> {
+async function main({ keep, evictionApi, short, json }: Options): Promise<number> {
   const dir = await mkdtemp(join(tmpdir(), 'node-maintenance-chaos-'));
   const stop = new AbortController();
   for (const name of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const)
@@ -44,7 +45,7 @@ async function main({ keep, evictionApi, json }: Options): Promise<number> {
       results.push(result);
       print(lineOf(result));
       for (const violation of result.violations)
-        print(violationText(violation, { seed: result.seed, evictionApi }));
+        print(violationText(violation, { seed: result.seed, evictionApi, short }));
       if (json !== undefined) await addResults(json, [recordOf(result, evictionApi)]);
     }
     await testbed.close();

@@ -7,6 +7,8 @@ export interface Options {
   seed: number;
   /** The steps that are done, by their numbers; undefined: all. */
   steps: number[] | undefined;
+  /** Shortens the times, as the runs of npm test do. */
+  short: boolean;
   /** Shows the scenarios and runs nothing. */
   show: boolean;
   keep: boolean;
@@ -28,6 +30,7 @@ export function parseOptions(argv: readonly string[], seed: number): Options {
       'do only these steps of the scenario, such as 2,5: to find those that a violation needs',
       numbers,
     )
+    .option('--short', 'shorten the times, as the runs of npm test do', false)
     .option('--show', 'print the scenarios and run nothing', false)
     .option('--keep', 'keep the servers and files of the run, for reading', false)
     .addOption(
@@ -50,12 +53,15 @@ export function parseOptions(argv: readonly string[], seed: number): Options {
     runs,
     seed: first,
     steps,
+    short,
     show,
     keep,
     evictionApi,
     json,
-  } = command.opts<Partial<Options> & Pick<Options, 'runs' | 'seed' | 'show' | 'keep' | 'evictionApi'>>();
-  return { runs, seed: first, steps, show, keep, evictionApi, json };
+  } = command.opts<
+    Partial<Options> & Pick<Options, 'runs' | 'seed' | 'short' | 'show' | 'keep' | 'evictionApi'>
+  >();
+  return { runs, seed: first, steps, short, show, keep, evictionApi, json };
 }
 
 /** Parses a value of an option; throws InvalidArgumentError. */

@@ -3,7 +3,7 @@ import * as z from 'zod';
 import { DrainPlan } from '../../api/nodeMaintenance.ts';
 import { faultName } from './fault.ts';
 import { Random } from './random.ts';
-import { scenarioOf, type Step, stepText, withLastingWorkers, withSteps } from './scenario.ts';
+import { scenarioOf, shortened, type Step, stepText, withLastingWorkers, withSteps } from './scenario.ts';
 
 const seeds = Array.from({ length: 500 }, (_, index) => index + 1);
 const scenarios = seeds.map((seed) => scenarioOf(seed));
@@ -112,6 +112,16 @@ describe('scenarios', () => {
     expect([...faults]).toEqual(expect.arrayContaining(['HangWorker', 'Kill', 'Advance']));
     expect([...faults]).not.toEqual(expect.arrayContaining(['KillWorker']));
     expect([...faults]).not.toEqual(expect.arrayContaining(['Rollout']));
+  });
+
+  test('can be shortened, with the same steps', () => {
+    for (const scenario of scenarios) {
+      const short = shortened(scenario);
+      expect(Math.max(...short.steps.map(({ atMs }) => atMs))).toBeLessThanOrEqual(3_200);
+      const kinds = ({ steps }: typeof scenario) =>
+        steps.map((step) => (step.kind === 'User' ? step.action.kind : faultName(step.fault)));
+      expect(kinds(short)).toEqual(kinds(scenario));
+    }
   });
 
   test('can be reduced to some of their steps', () => {

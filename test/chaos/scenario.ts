@@ -209,6 +209,26 @@ export function withLastingWorkers(scenario: Scenario, workers: Scenario['worker
   return { ...scenario, workers, steps: scenario.steps.filter((step) => !endsWorker(step)) };
 }
 
+/** What is left of the times of a scenario for a run of npm test. */
+const shortShare = 0.4;
+
+/** Returns the scenario with shorter times: users act, and faults follow each other, faster, and last shorter. */
+export function shortened(scenario: Scenario): Scenario {
+  const short = (ms: number) => Math.round(ms * shortShare);
+  const steps = scenario.steps.map((step): Step => {
+    const atMs = short(step.atMs);
+    if (step.kind === 'Fault')
+      return { ...step, atMs, fault: { ...step.fault, forMs: short(step.fault.forMs) } };
+    const { action } = step;
+    return {
+      ...step,
+      atMs,
+      action: action.kind === 'Lock' ? { ...action, forMs: short(action.forMs) } : action,
+    };
+  });
+  return { ...scenario, steps };
+}
+
 /** Formats a step: `3.2 s  worker 1: SIGKILL, for 2 s`. */
 export function stepText(step: Step): string {
   const { kind, ...rest } = step.kind === 'User' ? step.action : step.fault;
