@@ -1,17 +1,44 @@
 import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
+import type { EnduranceRecord } from '../../test/chaos/endurance/record.ts';
 import type { RecordedRun } from '../../test/chaos/results.ts';
 
-/** Returns docs/reliability-runs.md, from the recorded runs of `npm run chaos`. */
+/** Returns docs/reliability-runs.md, from the recorded runs of `npm run chaos` and `npm run endurance`. */
 export function reliabilityRuns(root: string): string {
-  const file = join(root, 'test', 'chaos', 'results.json');
-  const runs = existsSync(file) ? (JSON.parse(readFileSync(file, 'utf8')) as RecordedRun[]) : [];
+  const recorded = (name: string): unknown => {
+    const file = join(root, 'test', 'chaos', name);
+    return existsSync(file) ? JSON.parse(readFileSync(file, 'utf8')) : undefined;
+  };
+  const runs = (recorded('results.json') ?? []) as RecordedRun[];
+  const endurance = recorded('endurance.json') as EnduranceRecord | undefined;
   return `# Recorded chaos runs
 
 [Reliability](reliability.md) says what these runs try and how they are checked. Each row can be repeated: \`npm run chaos -- --runs 1 --seed SEED --eviction-api API\`.
 
 ${runs.length === 0 ? 'No runs are recorded yet.' : tables(runs)}
-`;
+${endurance === undefined ? '' : `\n${enduranceTable(endurance)}\n`}`;
+}
+
+function enduranceTable(record: EnduranceRecord): string {
+  const { minutes, seed, runs, maintenances, evicted, broken, restarts, growth } = record;
+  const faults = Object.values(record.faults).reduce((sum, count) => sum + count, 0);
+  const rows = Object.entries(growth).map(
+    ([name, { mean, perHour, low, high, isGrowing }]) =>
+      `| ${name} | ${rounded(mean)} | ${rounded(perHour)} (${rounded(low)} to ${rounded(high)}) | ${isGrowing ? '**yes**' : 'no'} |`,
+  );
+  return [
+    '## Endurance',
+    `${runs} runs from seed ${seed} in ${minutes} minutes, with ${maintenances} maintenances, ${evicted} evictions and ${faults} faults: ${broken.length} runs broke a promise${broken.length === 0 ? '' : ` (seeds ${broken.join(', ')})`}, and ${restarts} workers were started again. Of the second half:`,
+    [
+      '| what | mean | change in an hour, and its confidence interval of 95 % | grows |',
+      '|---|---|---|---|',
+      ...rows,
+    ].join('\n'),
+  ].join('\n\n');
+}
+
+function rounded(value: number): string {
+  return String(Number(value.toPrecision(3)));
 }
 
 function tables(runs: readonly RecordedRun[]): string {
