@@ -77,8 +77,15 @@ export class Operators {
     sandbox.server('temporal').limitFileSize(undefined);
     if (this.#isDisabled) await sandbox.server('kube-apiserver').kill();
     this.#isDisabled = false;
-    // Those that need others after them. Some exit by themselves while the apiserver does not answer.
-    for (const name of serverNames) await sandbox.server(name).start();
+    await this.restartServers();
+  }
+
+  /**
+   * Starts servers that do not run, as their supervisors do, those that need others after them. Some exit by themselves: while the apiserver does not
+   * answer, and kube-scheduler when its watch shows a pod on another node than before.
+   */
+  async restartServers(): Promise<void> {
+    for (const name of serverNames) await this.#testbed.sandbox.server(name).start();
   }
 
   /** Begins a fault, and returns what ends it. */

@@ -206,6 +206,7 @@ class ChaosRun {
     let left: NodeMaintenance[] = [];
     try {
       const isReached = async () => {
+        await this.operators.restartServers();
         await restoreReadiness(this.#testbed, this.names);
         return (left = await others()).length === 0;
       };
