@@ -18,7 +18,8 @@ const scenarios = Array.from({ length: options.runs }, (_, index) =>
 );
 
 if (options.show) for (const scenario of scenarios) print(textOf(scenario));
-else process.exitCode = await main(options);
+// An exit by itself frees what is left of closed connections, in which Node 24.9 has looped for ever.
+else process.exit(await main(options));
 
 function scenarioWith({ steps, evictionApi, short }: Options, seed: number): Scenario {
   const whole = scenarioOf(seed, evictionApi);

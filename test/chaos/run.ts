@@ -148,18 +148,22 @@ class ChaosRun {
   async #notDrained(): Promise<Violation[] | undefined> {
     const open = (await this.#maintenances()).filter(({ metadata, spec }) => isOpen({ metadata, spec }));
     const own = open.filter(({ metadata }) => metadata.labels?.[WINDOW_LABEL] === undefined);
-    for (const { metadata, status } of own) {
-      const relative = metadata.name.slice(this.names.prefix.length + 1);
-      if (isTrue(status?.conditions, 'Paused'))
-        await insist(`the end of the pause of ${relative}`, () => this.#users.signal(relative, 'resume'));
-      await this.#users.moveTo(metadata.name, 'Drain');
-    }
+    for (const { metadata } of own) await this.#users.moveTo(metadata.name, 'Drain');
     this.#report(`${own.length} maintenances are to be drained`);
     return this.#ending('is drained', async () => {
       const found = await this.#maintenances();
       const waiting = found.filter((one) => own.some(({ metadata }) => metadata.uid === one.metadata.uid));
-      return waiting.filter((one) => isOpen(one) && !isTrue(one.status?.conditions, 'Drained'));
+      const left = waiting.filter((one) => isOpen(one) && !isTrue(one.status?.conditions, 'Drained'));
+      for (const one of left) await this.#resume(one);
+      return left;
     });
+  }
+
+  /** Ends a pause, which may have been asked for before the faults were over and begin later. */
+  async #resume({ metadata, status }: NodeMaintenance): Promise<void> {
+    if (!isTrue(status?.conditions, 'Paused')) return;
+    const relative = metadata.name.slice(this.names.prefix.length + 1);
+    await insist(`the end of the pause of ${relative}`, () => this.#users.signal(relative, 'resume'));
   }
 
   /** Ends everything, and deletes it. */
