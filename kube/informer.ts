@@ -190,7 +190,6 @@ export class Informer<T extends KubeObject, Raw extends KubeObject = T> {
   }
 
   async #list(signal: AbortSignal): Promise<void> {
-    this.#followsFrom = undefined;
     const { kube, resource, namespace, labelSelector, fieldSelector } = this.#options;
     const list = await kube.list(resource, { namespace, labelSelector, fieldSelector, signal });
     signal.throwIfAborted();

@@ -314,6 +314,16 @@ describe('pods', () => {
       broken: [],
     },
     {
+      when: 'deleted long after the drain with a deadline ended, while another drains the node',
+      written: drained()
+        .maintained('m', { nodes: [n1], plan, onDeadline: 'Delete' })
+        .maintained('other', { nodes: [n1], plan })
+        .maintained('m', { nodes: [n1], plan, onDeadline: 'Delete', stage: 'Complete' })
+        .passed(10)
+        .deleted('low'),
+      broken: ['budgets: Pod default/low was deleted, and not evicted, so that no budget was asked'],
+    },
+    {
       when: 'deleted by a deadline, after an eviction',
       written: drained()
         .maintained('m', { nodes: [n1], plan, onDeadline: 'Delete' })

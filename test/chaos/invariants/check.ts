@@ -12,7 +12,7 @@ export function checkLog(log: AuditLog, ignorance: readonly Ignorance[]): Violat
     ...outsideOfDrains(log, ignorance),
     ...withoutLease(log),
     ...askedTwice(log),
-    ...deletedAroundBudgets(log),
+    ...deletedAroundBudgets(log, ignorance),
   ];
 }
 

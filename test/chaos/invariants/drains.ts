@@ -50,8 +50,7 @@ export function outsideOfDrains(log: AuditLog, ignorance: readonly Ignorance[]):
         },
       ];
     if (last.end === undefined || leaving.isForbidden) return [];
-    const lateMs = knownMs(last.end.atMs, leaving.atMs, ignorance);
-    if (lateMs <= graceMs) return [];
+    if (isInFlight(last.end.atMs, leaving.atMs, ignorance)) return [];
     return [
       {
         invariant: 'cancel',
@@ -64,6 +63,11 @@ export function outsideOfDrains(log: AuditLog, ignorance: readonly Ignorance[]):
 
 function endOf({ end }: Drain): number {
   return end?.atMs ?? Number.POSITIVE_INFINITY;
+}
+
+/** Reports whether a request may have been decided before a drain ended, or before the worker could know that it had. */
+export function isInFlight(endedAtMs: number, atMs: number, ignorance: readonly Ignorance[]): boolean {
+  return knownMs(endedAtMs, atMs, ignorance) <= graceMs;
 }
 
 /** Returns how much of the time between two moments the worker could have known what happened at the first of them. */

@@ -1,5 +1,6 @@
 import type { AuditEvent, AuditLog } from './audit.ts';
-import { podsIn, removedPodOf, replay, requestedPodOf } from './cluster.ts';
+import { type MaintenanceState, podsIn, removedPodOf, replay, requestedPodOf } from './cluster.ts';
+import { type Ignorance, isInFlight } from './drains.ts';
 import type { Violation } from './invariants.ts';
 
 /** No pod is evicted twice, nor has two Evacuations, or two EvictionRequests, at a time. */
@@ -39,15 +40,14 @@ const consent = 'evacuation.coordination.k8s.io/priority_statefulset.apps.k8s.io
 
 /**
  * No pod is deleted around its budget: the worker deletes DaemonSet pods, which no budget protects, pods of StatefulSets whose owners
- * permit it, and what a deadline deletes (whether too late, invariant `cancel` says). Everything else is evicted, which the apiserver admits or rejects. No pod is killed without its grace period.
+ * permit it, and what a deadline deletes (by requests that may be in flight when its drain ends, too). Everything else is evicted, which the apiserver admits or rejects. No pod is killed without its grace period.
  */
-export function deletedAroundBudgets(log: AuditLog): Violation[] {
+export function deletedAroundBudgets(log: AuditLog, ignorance: readonly Ignorance[]): Violation[] {
   const violations: Violation[] = [];
-  /** Nodes that a maintenance with such a deadline drains or has drained. */
-  const withDeadline = new Set<string>();
+  /** Node -> when the latest drain with such a deadline ended; Infinity while one lasts. */
+  const deadlineEndMs = new Map<string, number>();
   replay(log, (write, state) => {
-    for (const { nodes, deletesAtDeadline } of state.draining())
-      if (deletesAtDeadline) for (const node of nodes) withDeadline.add(node);
+    noteDeadlines(deadlineEndMs, state.draining(), write.answeredMs);
     const uid = write.resource === 'pods' ? removedPodOf(write) : undefined;
     const pod = uid === undefined ? undefined : state.pods.get(uid);
     if (pod === undefined) return;
@@ -58,7 +58,11 @@ export function deletedAroundBudgets(log: AuditLog): Violation[] {
         message: `Pod ${pod.key} was killed without its grace period`,
         events: [write.event],
       });
-    const hasDeadline = withDeadline.has(pod.node ?? '');
+    const hasDeadline = isInFlight(
+      deadlineEndMs.get(pod.node ?? '') ?? -Infinity,
+      write.receivedMs,
+      ignorance,
+    );
     if (pod.type === 'DaemonSet' || pod.annotations[consent] !== undefined || hasDeadline) return;
     violations.push({
       invariant: 'budgets',
@@ -67,4 +71,16 @@ export function deletedAroundBudgets(log: AuditLog): Violation[] {
     });
   });
   return violations;
+}
+
+/** Notes on which nodes such drains last, and of the others when they ended. */
+function noteDeadlines(
+  endMs: Map<string, number>,
+  draining: readonly MaintenanceState[],
+  nowMs: number,
+): void {
+  const withDeadline = draining.filter(({ deletesAtDeadline }) => deletesAtDeadline);
+  const lasting = new Set(withDeadline.flatMap(({ nodes }) => [...nodes]));
+  for (const [node, ms] of endMs) if (ms === Infinity && !lasting.has(node)) endMs.set(node, nowMs);
+  for (const node of lasting) endMs.set(node, Infinity);
 }
