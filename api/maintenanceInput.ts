@@ -4,6 +4,7 @@ import { NODE_MAINTENANCE } from './names.ts';
 import { type NodeMaintenance, NodeMaintenanceSpec, NodeMaintenanceStage } from './nodeMaintenance.ts';
 import { objectName } from './schema.ts';
 import { NodeSelector } from './selectors.ts';
+import { escapeUnprintable } from './text.ts';
 
 /** Inputs of the `nodeMaintenance` workflow and of its messages. Each is one JSON object. */
 
@@ -176,17 +177,10 @@ function shown(value: unknown): string {
   return printable(JSON.stringify(value) ?? String(value));
 }
 
-/** Characters that control a terminal, break a line, reorder text or are invisible, and halves of surrogate pairs. */
-const UNPRINTABLE = /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Cs}]/gu;
-
 /** Truncates a text, and escapes its unprintable characters in the notation of JSON. */
 function printable(text: string): string {
   const start = text.length <= MAX_VALUE_LENGTH ? text : `${text.slice(0, MAX_VALUE_LENGTH)}...`;
-  return start.replaceAll(UNPRINTABLE, (one) => one.split('').map(escaped).join(''));
-}
-
-function escaped(unit: string): string {
-  return `\\u${unit.charCodeAt(0).toString(16).padStart(4, '0')}`;
+  return escapeUnprintable(start);
 }
 
 function isObject(value: unknown): value is object {

@@ -1,5 +1,6 @@
 import { Document, Scalar, visit } from 'yaml';
-import { cut, escapeUnprintable } from '../domain/common/text.ts';
+import { escapeUnprintable } from '../api/text.ts';
+import { cut } from '../domain/common/text.ts';
 
 /** A command that failed or was rejected, with a one-line message: exit code 1. */
 export class CommandError extends Error {

@@ -1,5 +1,5 @@
 import { type Logger, pino } from 'pino';
-import { escapeUnprintable } from '../domain/common/text.ts';
+import { escapeUnprintable } from '../api/text.ts';
 import type { Log } from '../kube/log.ts';
 
 export function createLogger(level: string): Logger {

@@ -1,7 +1,7 @@
 import { fileURLToPath } from 'node:url';
 import { Client, Connection } from '@temporalio/client';
 import { Command } from 'commander';
-import { escapeUnprintable } from '../domain/common/text.ts';
+import { escapeUnprintable } from '../api/text.ts';
 import { type Change, type Comparison, compare } from './changes.ts';
 import { SettingsError, temporalSettings, type TemporalSettings } from './connection.ts';
 import { explainFailure, oneLine } from './connectionErrors.ts';

@@ -18,7 +18,7 @@ const onlyKube = ['@kubernetes/client-node', 'undici'];
 const folders = {
   api: { packages: ['zod'] },
   domain: {
-    from: ['api/names.ts'],
+    from: ['api/names.ts', 'api/text.ts'],
     types: ['api'],
     packages: ['croner'],
     layers: [
@@ -64,7 +64,7 @@ const folders = {
     layers: [['reboot', 'shutdown', 'staticPods']],
   },
   // What the programs of an installation share: settings, logging, the end of tasks.
-  process: { from: ['domain/common/text.ts', 'kube/log.ts', 'package.json'], packages: ['node:fs', 'commander', 'pino', 'zod'] },
+  process: { from: ['api/text.ts', 'domain/common/text.ts', 'kube/log.ts', 'package.json'], packages: ['node:fs', 'commander', 'pino', 'zod'] },
   admission: { from: ['api', 'domain', 'http', 'kube'], packages: ['node:', '@peculiar/x509', 'reflect-metadata', 'zod'] },
   'temporal-config': {
     from: ['api', 'domain'],

@@ -1,5 +1,4 @@
-import { issuedOf } from '../../admission/certificates.ts';
-import { materialOf, secretName, secrets } from '../../admission/secret.ts';
+import { ScheduleNotFoundError, WorkflowNotFoundError } from '@temporalio/client';
 import type { KubeObject, Node } from '../../api/core.ts';
 import {
   AUTOSCALER_ANNOTATIONS,
@@ -7,13 +6,12 @@ import {
   NODE_DISRUPTION_BUDGET_NAME,
   NODE_LEASE_NAMESPACE,
   READINESS_TAINT,
-  SYSTEM_NAMESPACE,
 } from '../../api/names.ts';
-import type { Kube } from '../../kube/client.ts';
 import { type RawPod, type Resource, resources } from '../../kube/resources.ts';
 import { remove } from '../kit/reset.ts';
 import { windowWorkflowIdOf, workflowIdOf } from '../kit/temporalNames.ts';
 import { servesEvictionRequests, type Testbed } from './testbed.ts';
+import { webhookProblems } from './webhookCertificate.ts';
 import type { Names } from './worldObjects.ts';
 
 /** What is left of a run in Kubernetes and Temporal when all of its maintenances are gone. */
@@ -117,13 +115,6 @@ export async function readFinalWorld(
   };
 }
 
-async function webhookProblems(kube: Kube): Promise<string[]> {
-  const secret = await kube.get(secrets, { namespace: SYSTEM_NAMESPACE, name: secretName });
-  const { serving } = issuedOf(materialOf(secret));
-  if (serving === undefined) return ['the webhooks have no serving certificate'];
-  return serving.notAfter > Date.now() ? [] : ['the serving certificate of the webhooks has expired'];
-}
-
 /** Lists everything by which the pods of a run are asked to leave. */
 async function listRequests(
   { kube, evictionApi }: Pick<Testbed, 'kube' | 'evictionApi'>,
@@ -153,6 +144,12 @@ export async function removeLeftovers({ kube, temporal, evictionApi }: Testbed, 
   const policies = resources.nodeReadinessPolicies as Resource;
   await remove(kube, policies, { name: names.prefix });
   const { openRuns, schedules } = await readFinalWorld({ kube, temporal, evictionApi }, names);
-  for (const id of openRuns) await temporal.workflow.getHandle(id).terminate('the run is over');
-  for (const id of schedules) await temporal.schedule.getHandle(id).delete();
+  for (const id of openRuns)
+    await temporal.workflow.getHandle(id).terminate('the run is over').catch(unlessGone);
+  for (const id of schedules) await temporal.schedule.getHandle(id).delete().catch(unlessGone);
+}
+
+/** What was listed a moment ago may have ended by itself. */
+function unlessGone(error: unknown): void {
+  if (!(error instanceof WorkflowNotFoundError) && !(error instanceof ScheduleNotFoundError)) throw error;
 }

@@ -1,19 +1,15 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { issuedOf } from '../../admission/certificates.ts';
-import { issueServing } from '../../admission/issue.ts';
-import { materialOf, secretName, secrets, storeMaterial } from '../../admission/secret.ts';
-import { SYSTEM_NAMESPACE } from '../../api/names.ts';
 import { serverNames } from '../../sandbox/layout.ts';
 import { type Sandbox, sandboxStatus } from '../../sandbox/sandbox.ts';
 import type { Testbed } from './testbed.ts';
 import { evictionRequestFlags } from '../kit/sandbox.ts';
 import { type Fault, type ServerWithFaults, serversWithFaults } from './fault.ts';
 import type { Ignorance } from './invariants/drains.ts';
+import { expireWebhookCertificate } from './webhookCertificate.ts';
 import type { WorkerSlot } from './workerSlot.ts';
 
 /** Less than the database of Temporal and the journal of any transaction. */
 const fullFileBytes = 4_096;
-const hourMs = 3_600_000;
 
 /** Makes servers, networks and workers fail, and repairs them. */
 export class Operators {
@@ -125,7 +121,7 @@ export class Operators {
         };
       }
       case 'ExpireWebhookCertificate':
-        await expireWebhookCertificate(this.#testbed);
+        await expireWebhookCertificate(this.#testbed.kube);
         return () => undefined;
       case 'Expire':
         return this.#expire();
@@ -196,20 +192,6 @@ export class Operators {
     if (slot === undefined) throw new Error(`There is no worker ${number}`);
     return slot;
   }
-}
-
-/** Replaces the serving certificate of the webhooks by one of the same authority that has expired. */
-async function expireWebhookCertificate({ kube }: Testbed): Promise<void> {
-  const key = { namespace: SYSTEM_NAMESPACE, name: secretName };
-  const secret = await kube.get(secrets, key);
-  const material = materialOf(secret);
-  const { serving: issued } = issuedOf(material);
-  const authority = material.authorities[issued?.issuer ?? -1];
-  if (issued === undefined || authority === undefined)
-    throw new Error('the webhooks have no serving certificate of their authority');
-  const validity = { notBefore: issued.notBefore - 2 * hourMs, notAfter: Date.now() - hourMs };
-  const serving = await issueServing(authority, issued.hosts, validity);
-  await storeMaterial(kube, key.namespace, secret, { ...material, serving });
 }
 
 /** Compacts etcd at its current revision, through its JSON gateway. */

@@ -104,8 +104,8 @@ class ChaosRun {
 
   async close(): Promise<void> {
     await this.operators.repair().catch(() => this.operators.restartWorkers());
-    await removeLeftovers(this.#testbed, this.names);
-    await deleteWorld(this.#testbed, this.names, this.#scenario);
+    await insist('what is left of the run', () => removeLeftovers(this.#testbed, this.names));
+    await insist('the world of the run', () => deleteWorld(this.#testbed, this.names, this.#scenario));
   }
 
   /** Creates the world while the workers start. */

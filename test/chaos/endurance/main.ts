@@ -1,13 +1,10 @@
-import { mkdtemp, rm, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { writeFile } from 'node:fs/promises';
 import { Command, CommanderError } from 'commander';
-import { startSandbox } from '../../../sandbox/sandbox.ts';
 import { insist } from '../insist.ts';
 import { positive } from '../options.ts';
+import { interruption, log, print, withTestbed } from '../program.ts';
 import { runScenario } from '../run.ts';
 import { scenarioOf, withLastingWorkers } from '../scenario.ts';
-import { createTestbed, sandboxOptions } from '../testbed.ts';
 import { violationText } from '../violationText.ts';
 import { type Census, takeCensus } from './census.ts';
 import { type EnduranceRecord, growthOfAll, restartsOf, valuesOf } from './record.ts';
@@ -23,7 +20,6 @@ interface Options {
   json?: string;
 }
 
-const startedAt = performance.now();
 const workers = 2;
 
 // An exit by itself frees what is left of closed connections, in which Node 24.9 has looped for ever.
@@ -47,12 +43,7 @@ function parsed(argv: readonly string[]): Options {
 }
 
 async function main({ minutes, seed, json }: Options): Promise<number> {
-  const dir = await mkdtemp(join(tmpdir(), 'node-maintenance-endurance-'));
-  const stop = new AbortController();
-  for (const name of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const)
-    process.once(name, () => stop.abort(new Error('Interrupted; everything is stopped again')));
-  const served = await sandboxOptions(dir, 'evacuation');
-  const sandbox = await startSandbox({ dir, nodes: 1, ...served, report: log, signal: stop.signal });
+  const signal = interruption();
   const censuses: Census[] = [];
   const record: Omit<EnduranceRecord, 'growth' | 'restarts'> = {
     minutes,
@@ -63,12 +54,11 @@ async function main({ minutes, seed, json }: Options): Promise<number> {
     faults: {},
     broken: [],
   };
-  try {
-    const testbed = await createTestbed(sandbox, served.auditLogs ?? '', 'evacuation');
+  await withTestbed({ evictionApi: 'evacuation', signal }, async (testbed) => {
     const slots = await testbed.workerSlots(workers);
     const beganAt = performance.now();
     const elapsed = () => (performance.now() - beganAt) / 1_000;
-    while (elapsed() < minutes * 60 && !stop.signal.aborted) {
+    while (elapsed() < minutes * 60 && !signal.aborted) {
       const scenario = withLastingWorkers(scenarioOf(seed + record.runs), workers);
       const result = await runScenario(testbed, scenario, { report: () => undefined });
       record.runs += 1;
@@ -82,16 +72,8 @@ async function main({ minutes, seed, json }: Options): Promise<number> {
       censuses.push({ seconds: elapsed(), runs: record.runs, ...census });
       log(`seed ${result.seed}, ${result.seconds.toFixed(0)} s: ${textOf(censuses.at(-1) as Census)}`);
     }
-    await testbed.close();
-  } finally {
-    await sandbox.stop();
-  }
-  await rm(dir, { recursive: true, force: true });
-  const recorded: EnduranceRecord = {
-    ...record,
-    restarts: restartsOf(censuses),
-    growth: growthOfAll(censuses),
-  };
+  });
+  const recorded = { ...record, restarts: restartsOf(censuses), growth: growthOfAll(censuses) };
   if (json !== undefined) await writeFile(json, `${JSON.stringify(recorded, rounded, 2)}\n`);
   return report(recorded);
 }
@@ -115,12 +97,4 @@ function textOf(census: Census): string {
 
 function rounded(_: string, value: unknown): unknown {
   return typeof value === 'number' ? Number(value.toPrecision(5)) : value;
-}
-
-function print(text: string): void {
-  process.stdout.write(`${text}\n`);
-}
-
-function log(line: string): void {
-  process.stderr.write(`${((performance.now() - startedAt) / 1_000).toFixed(1).padStart(7)} s  ${line}\n`);
 }

@@ -1,7 +1,8 @@
 import { describe, expect, test } from '@jest/globals';
 import fc from 'fast-check';
 import { code, plain } from '../../../domain/common/markdown.ts';
-import { cut, escapeUnprintable, joinedProblems, oneLine } from '../../../domain/common/text.ts';
+import { escapeUnprintable } from '../../../api/text.ts';
+import { cut, joinedProblems, oneLine } from '../../../domain/common/text.ts';
 import { hostileTexts, interpretedMarkdown, unprintable } from '../../kit/hostileText.ts';
 
 const anyText = fc.string({ unit: 'binary', maxLength: 300 });

@@ -1,6 +1,6 @@
 import { expect } from '@jest/globals';
 import fc from 'fast-check';
-import { escapeUnprintable } from '../../../domain/common/text.ts';
+import { escapeUnprintable } from '../../../api/text.ts';
 import { unprintable } from '../../kit/hostileText.ts';
 
 /**
