@@ -34,8 +34,8 @@ export interface Admitted {
   heartbeatTimeoutSeconds: number;
 }
 
-/** The object requests another stage than the one of the activity, or does not exist any more. */
-export type Interrupted =
+/** The stage that the object requests, where an activity ends because of it, or that the object does not exist any more. */
+export type ObservedStage =
   | { kind: 'StageChanged'; stage: NodeMaintenanceStage; generation: number }
   | { kind: 'Gone' };
 
@@ -61,8 +61,8 @@ export type StageRequest = 'Message' | 'Observation';
 /** The names of the selected nodes, and the snapshot for the current details of the run. */
 export interface SelectedNodes {
   nodes: string[];
-  /** The state of the object, which decides: the workflow may have been told another one. */
-  observed?: Interrupted | undefined;
+  /** The state of the object, which decides: the workflow may have received another one. */
+  observed?: ObservedStage | undefined;
   details?: DetailsSnapshot;
   /** Time until the first step of the escalation before the drain deadline; missing if there is none. */
   escalatesInMs?: number;
@@ -86,7 +86,7 @@ export type DrainStep =
   | ({ kind: 'Drained' } & SelectedNodes)
   | (Waiting & SelectedNodes)
   | PauseChanged
-  | Interrupted;
+  | ObservedStage;
 
 /** The activity has used its time, and must be called again. */
 export interface Unfinished {
@@ -129,17 +129,17 @@ export interface NodeMaintenanceActivities {
     ref: MaintenanceRef,
     to: NodeMaintenanceStage,
     requestedBy: StageRequest,
-  ): Promise<Interrupted>;
+  ): Promise<ObservedStage>;
   /** Records the pause on the object, where users see it and a new run finds it. */
   recordPause(ref: MaintenanceRef, paused: boolean): Promise<void>;
   /** Adds the finalizer and amends `.status.stageStatuses`, if the object has reached the stage. */
   startStage(ref: MaintenanceRef, stage: NodeMaintenanceStage): Promise<SelectedNodes>;
   /** Keeps every selected node cordoned until the stage changes. In Drain it keeps a paused maintenance up to date until it is resumed. */
-  keepCordoned(ref: MaintenanceRef, stage: NodeMaintenanceStage): Promise<Interrupted | PauseChanged>;
+  keepCordoned(ref: MaintenanceRef, stage: NodeMaintenanceStage): Promise<ObservedStage | PauseChanged>;
   /** Evacuates the pods that the plan targets at `position`, or where the object is if that is earlier. Resolves when none of them is left. */
   drain(ref: MaintenanceRef, position: number, pace?: Pace): Promise<DrainStep>;
   /** Evacuates pods that appear after the drain, until the stage changes or the object is paused. */
-  keepDrained(ref: MaintenanceRef): Promise<Interrupted | PauseChanged>;
+  keepDrained(ref: MaintenanceRef): Promise<ObservedStage | PauseChanged>;
   /** Does the steps before and at the drain deadline that are due, each once. `recorded` identifies the steps that the history has. */
   escalate(ref: MaintenanceRef, recorded?: readonly string[]): Promise<EscalationStep>;
   /** Deletes the Evacuations that no other maintenance needs; Unfinished if there are too many for one call. */

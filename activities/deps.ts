@@ -5,8 +5,8 @@ import type { NodeLeaseRegistry } from './leases/nodeLeaseRegistry.ts';
 import type { Cordons } from './maintenance/cordons.ts';
 import type { Capacity } from './drain/capacity.ts';
 import type { ServingMonitor } from './drain/servingMonitor.ts';
+import type { HeldNodes } from './maintenance/heldNodes.ts';
 import type { SharedRead } from './maintenance/sharedRead.ts';
-import type { HeldNodes } from './maintenance/uncordon.ts';
 
 /**
  * State that the activities of this process share. It saves requests and Events; an activity gives the same result without it, in

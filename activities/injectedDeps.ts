@@ -30,7 +30,7 @@ export interface InjectedDeps {
   notifications: NotificationOutbox;
   /** Whether Jobs of windows are enabled in the installation. */
   mayRunJobs: JobPermission;
-  /** By which API pods are asked to leave. */
+  /** The API by which pods are asked to leave. */
   evictionApi: EvictionApiSettings;
   /** Enables the handling of readiness gates. */
   readinessGatesEnabled: boolean;

@@ -12,12 +12,12 @@ import { nodeStatusOf } from './view.ts';
 /** Delay between the first change and the next pass, so that changes that arrive together need one pass. */
 export const debounceMs = 40;
 /** A pass that computed for some time is followed by at least four times as long for everything else that this process does. */
-const restPerComputation = 4;
+const idlePerComputation = 4;
 /** Longest time between two passes without any change. */
 export const resyncEveryMs = 10_000;
 
 /** Longest delay before the next pass of an activity that waits, after a change that hardly concerns it. */
-const patientMs = 2_000;
+const idleDelayMs = 2_000;
 
 /** A source of changes. The next pass starts within the given time after one. */
 export interface Watched {
@@ -33,11 +33,11 @@ type DelayOf<T> = (change: Change<Readonly<T>>) => number | undefined;
 
 /** Returns the delay of an activity after a change that may concern it. */
 export function otherDelayMs(pace: Pace): number {
-  return pace === 'Waiting' ? patientMs : debounceMs;
+  return pace === 'Waiting' ? idleDelayMs : debounceMs;
 }
 
-/** What concerns an activity. */
-export interface Focus {
+/** The changes that start the next pass of an activity, and how soon. */
+export interface ReconcileOptions {
   /** Name of its maintenance. */
   maintenance: string;
   /** The time within which a change of a pod, or of an Evacuation, starts the next pass. None does unless given. */
@@ -73,7 +73,7 @@ export function reconcile<T>(
     computedMs = () => 0,
     dueInMs = () => Infinity,
     others = [],
-  }: Focus,
+  }: ReconcileOptions,
   pass: () => Promise<T | undefined>,
 ): Promise<T> {
   const { nodes, maintenances, evacuations, pods } = cluster;
@@ -81,7 +81,7 @@ export function reconcile<T>(
   const own = () => maintenances.get(maintenance);
   return reconcileOn(
     [
-      within(nodes, ({ object }) => whenOwn(concerns(own(), object))),
+      within(nodes, ({ object }) => whenOwn(selectsOrRecords(own(), object))),
       within(maintenances, (change) => {
         const isOwn = change.object.metadata.name === maintenance;
         return isOwn || isShared(change) ? whenOwn(isOwn) : undefined;
@@ -94,13 +94,13 @@ export function reconcile<T>(
     pass,
     {
       withinMs: () => Math.min(resyncEveryMs, renewalCheckMs(leases.leaseDurationSeconds), dueInMs()),
-      restMs: () => restPerComputation * computedMs(),
+      minIntervalMs: () => idlePerComputation * computedMs(),
     },
   );
 }
 
 /** Returns true if the maintenance selects the node, or has held it. */
-function concerns(maintenance: Readonly<NodeMaintenance> | undefined, node: Readonly<Node>): boolean {
+function selectsOrRecords(maintenance: Readonly<NodeMaintenance> | undefined, node: Readonly<Node>): boolean {
   return (
     maintenance !== undefined &&
     (selectsNode(maintenance.spec.nodeSelector, node) || nodeStatusOf(maintenance, node) !== undefined)
@@ -127,7 +127,7 @@ export function within<T>(informer: Informer<T>, delayOf: DelayOf<T> = () => deb
 /**
  * Runs `pass` now and after every change of the watched sources, until it resolves with a result. Level-triggered: a change starts a
  * pass and carries no instruction. The next pass starts after `withinMs()` even if nothing changed, because some facts have no watch, and
- * not before `restMs()` whatever changes.
+ * not before `minIntervalMs()` whatever changes.
  * Rejects at once when the activity is cancelled.
  */
 export async function reconcileOn<T>(
@@ -135,8 +135,8 @@ export async function reconcileOn<T>(
   pass: () => Promise<T | undefined>,
   {
     withinMs = () => resyncEveryMs,
-    restMs = () => 0,
-  }: { withinMs?: () => number; restMs?: () => number } = {},
+    minIntervalMs = () => 0,
+  }: { withinMs?: () => number; minIntervalMs?: () => number } = {},
 ): Promise<T> {
   const context = Context.current();
   const changes = new Changes(watched);
@@ -147,7 +147,7 @@ export async function reconcileOn<T>(
       changes.reset();
       const result = await pass();
       if (result !== undefined) return result;
-      await changes.next(withinMs(), restMs());
+      await changes.next(withinMs(), minIntervalMs());
     }
   } finally {
     changes.stop();
@@ -171,9 +171,9 @@ class Changes {
     this.#dueAt = Infinity;
   }
 
-  /** Resolves when a change is due, or after `withinMs`, but not before `restMs`. Rejects when the activity was cancelled. */
-  async next(withinMs: number, restMs: number): Promise<void> {
-    const earliestAt = performance.now() + Math.max(debounceMs, restMs);
+  /** Resolves when a change is due, or after `withinMs`, but not before `minIntervalMs`. Rejects when the activity was cancelled. */
+  async next(withinMs: number, minIntervalMs: number): Promise<void> {
+    const earliestAt = performance.now() + Math.max(debounceMs, minIntervalMs);
     const latestAt = performance.now() + withinMs;
     let timer: NodeJS.Timeout | undefined;
     await new Promise<void>((resolve) => {

@@ -11,7 +11,7 @@ import { planOf } from '../domain/drain/plan.ts';
 import type { WaitingNode } from '../domain/leases/nodeLease.ts';
 import type { Cluster } from '../kube/cluster.ts';
 import { resources } from '../kube/resources.ts';
-import type { Interrupted, MaintenanceRef } from './contract.ts';
+import type { ObservedStage, MaintenanceRef } from './contract.ts';
 import { invalidInput } from './failures.ts';
 
 /** A maintenance and its nodes in the informers. */
@@ -38,7 +38,7 @@ export async function readView(
   { kube, maintenances, nodes }: Cluster,
   ref: MaintenanceRef,
   stage: NodeMaintenanceStage,
-): Promise<View | Interrupted | undefined> {
+): Promise<View | ObservedStage | undefined> {
   const cached = maintenances.get(ref.name);
   const maintenance = cached ?? (await kube.get(resources.nodeMaintenances, { name: ref.name }));
   if (maintenance === undefined || maintenance.metadata.uid !== ref.uid) return { kind: 'Gone' };
@@ -50,14 +50,14 @@ export async function readView(
   return { maintenance, plan: planOf(maintenance), nodes: selectedNodes(maintenance, existing), existing };
 }
 
-/** Returns true if the apiserver has a newer copy. Otherwise the workflow was told a generation that does not exist. */
+/** Returns true if the apiserver has a newer copy. Otherwise the workflow received a generation that does not exist. */
 async function isBehind({ kube }: Pick<Cluster, 'kube'>, { metadata }: NodeMaintenance): Promise<boolean> {
   const { uid, name, generation = 0 } = metadata;
   const newest = await kube.get(resources.nodeMaintenances, { name });
   return newest?.metadata.uid !== uid || (newest?.metadata.generation ?? 0) > generation;
 }
 
-export function isView(result: View | Interrupted | undefined): result is View {
+export function isView(result: View | ObservedStage | undefined): result is View {
   return result !== undefined && 'maintenance' in result;
 }
 

@@ -18,7 +18,7 @@ import type { JsonPatchOperation, Kube } from '../kube/client.ts';
 import { resources } from '../kube/resources.ts';
 import { trimPod } from '../kube/transform.ts';
 import type { AdmissionView } from './reviewers.ts';
-import type { EvacuationRequest, EvictionRequest, Reviewer, ReviewResult } from './review.ts';
+import type { EvacuationRequest, EvictionReview, Reviewer, ReviewResult } from './review.ts';
 
 /**
  * Reviews an Evacuation: validates it against its pod, and adds the labels and evacuators of the pod. "This is resolved to the
@@ -104,7 +104,7 @@ export type PlainEvictions = 'reject' | 'allow';
 export function evictionReviewer(
   { kube, maintenances }: Pick<AdmissionView, 'kube' | 'maintenances'>,
   plainEvictions: PlainEvictions,
-): Reviewer<EvictionRequest> {
+): Reviewer<EvictionReview> {
   return async ({ namespace, name }, signal) => {
     const holding = maintenances.list().filter((one) => holdsNodes(stageOf(one)));
     if (plainEvictions === 'allow' && holding.length === 0) return { kind: 'Allowed' };

@@ -12,7 +12,7 @@ export async function issueAuthority(validity: Validity): Promise<KeyPair> {
   const keys = await crypto.subtle.generateKey(algorithm, true, ['sign', 'verify']);
   const certificate = await x509.X509CertificateGenerator.createSelfSigned({
     serialNumber: serialNumber(),
-    // Two authorities exist at a time: their names tell them apart.
+    // Two authorities exist at a time: their names distinguish them.
     name: `CN=node-maintenance-webhook-ca-${randomBytes(4).toString('hex')}`,
     ...datesOf(validity),
     keys,

@@ -92,8 +92,8 @@ export type MaintenanceRequest = AdmissionRequest &
 
 export type EvacuationRequest = AdmissionRequest & { namespace: string; object: Evacuation };
 
-/** A plain eviction, which bypasses the evacuators of the pod. */
-export type EvictionRequest = AdmissionRequest & { namespace: string; name: string };
+/** A direct eviction, which bypasses the evacuators of the pod. */
+export type EvictionReview = AdmissionRequest & { namespace: string; name: string };
 
 export type ReadinessPolicyRequest = AdmissionRequest & { object: NodeReadinessPolicy };
 
@@ -116,7 +116,7 @@ export const maintenanceWebhook = (reviewer: Reviewer<MaintenanceRequest>) =>
   webhook(maintenanceRequest, reviewer);
 export const evacuationWebhook = (reviewer: Reviewer<EvacuationRequest>) =>
   webhook(evacuationRequest, reviewer);
-export const evictionWebhook = (reviewer: Reviewer<EvictionRequest>) => webhook(evictionRequest, reviewer);
+export const evictionWebhook = (reviewer: Reviewer<EvictionReview>) => webhook(evictionRequest, reviewer);
 
 export const mutationWebhook = (reviewer: Reviewer<MutationRequest>, shape: MutatedShape = mutatedShape) =>
   webhook(mutationRequestOf(shape), reviewer);

@@ -17,7 +17,7 @@ import { nodeOfAgent } from '../domain/common/requester.ts';
 import { selectorText } from '../domain/common/labelSelector.ts';
 import { activeReservationsIn } from '../domain/windows/reservations.ts';
 import { holdsNodes } from '../domain/common/stage.ts';
-import { wasCordonedByMaintenance } from '../domain/maintenance/status.ts';
+import { hasCordonRecord } from '../domain/maintenance/status.ts';
 import { policyWarnings } from '../domain/admission/readinessPolicy.ts';
 import { selectsAnyPod } from '../domain/readiness/policyStatus.ts';
 import { reviewNodeDeletion } from '../kube/authorization.ts';
@@ -138,7 +138,7 @@ function objectsOf(request: MaintenanceRequest): NodeMaintenance[] {
 }
 
 function heldNodes({ status }: NodeMaintenance): string[] {
-  return status?.nodeStatuses.filter(wasCordonedByMaintenance).map(({ nodeRef }) => nodeRef.name) ?? [];
+  return status?.nodeStatuses.filter(hasCordonRecord).map(({ nodeRef }) => nodeRef.name) ?? [];
 }
 
 /** The labels and annotations that control a maintenance, for example by marking the work of a window as done, or a shutdown as over. */

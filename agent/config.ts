@@ -160,7 +160,7 @@ const Settings = z
     podLogDirectory: setting(absolutePath().default('/var/log/pods'), {
       flags: '--pod-log-directory <folder>',
       variable: 'POD_LOG_DIRECTORY',
-      description: "the kubelet's podLogsDir, which tells the UIDs of static pods",
+      description: "the kubelet's podLogsDir, which contains the UIDs of static pods",
       defaultText: '/var/log/pods',
     }),
     bootIdFile: setting(absolutePath().default('/proc/sys/kernel/random/boot_id'), {

@@ -79,7 +79,7 @@ export const conditionReasons = {
   NodeMaintenance: {
     CapacityAvailable: {
       meaning:
-        'The pods that are left fit on other nodes, by the rules of the default scheduler. Missing unless pods wait for capacity, or did not fit once.',
+        'The pods that are left fit on other nodes, by the rules of the default scheduler. Present only while pods wait for capacity, and after pods have failed to fit.',
       reasons: {
         Deadlock: {
           status: ['False'],
@@ -98,7 +98,7 @@ export const conditionReasons = {
         },
         WaitingForMaintenance: {
           status: ['False'],
-          meaning: 'Pods wait for places that another maintenance is to have first.',
+          meaning: 'Pods wait because free capacity is allocated to another maintenance first.',
         },
       },
     },
@@ -165,7 +165,7 @@ export const conditionReasons = {
     },
     MutationsInApiserver: {
       meaning:
-        'Policies in the apiserver record who requests a change and keep pods of DaemonSets off drained nodes. Missing unless webhooks of the admission server replaced them once.',
+        'Policies in the apiserver record who requests a change and keep pods of DaemonSets off drained nodes. Present only after webhooks of the admission server have replaced them.',
       reasons: {
         PoliciesInstalled: { status: ['True'], meaning: 'The policies are installed by now.' },
         PoliciesNotInstalled: {
@@ -213,7 +213,8 @@ export const conditionReasons = {
       },
     },
     Progressing: {
-      meaning: 'The workflow of the maintenance can start and advance. Missing until it could not once.',
+      meaning:
+        'The workflow of the maintenance can start and advance. Absent until Temporal has been unavailable for the first time.',
       reasons: {
         TemporalAvailable: {
           status: ['True'],

@@ -33,7 +33,7 @@ export const eventReasons = {
     type: 'Warning',
     on: ['NodeMaintenance'],
     meaning:
-      'Pods of the maintenance fit on no other node, or wait for places that another maintenance is to have; the condition CapacityAvailable has the current pods.',
+      'Pods of the maintenance fit on no other node, or wait because free capacity is allocated to another maintenance first; the condition CapacityAvailable has the current pods.',
   },
   Completed: {
     type: 'Normal',
@@ -317,7 +317,7 @@ export const eventReasons = {
     type: 'Warning',
     on: ['MaintenanceWindow'],
     meaning:
-      'An annotation approve, pause, resume or cancel was removed because the open window cannot do what it asks, or is not the one that it asks.',
+      'An annotation approve, pause, resume or cancel was removed because the open window cannot do what it asks, or because it was meant for another opening.',
   },
   ResponderInterrupted: {
     type: 'Warning',

@@ -34,7 +34,7 @@ export type MaintenanceInput = z.infer<typeof MaintenanceInput>;
 
 /**
  * The payload of signal and update `advance`. Without `to`, the maintenance advances to the next stage. With `from`, only from this stage:
- * the same order, sent twice, then advances once.
+ * the same request, sent twice, then advances once.
  */
 export const AdvanceRequest = z.strictObject({
   to: NodeMaintenanceStage.optional(),

@@ -159,7 +159,7 @@ export const Rollout = z.strictObject({
   maxFailures: int32(1, 5000)
     .default(1)
     .describe(
-      'Number of failed nodes at which no further node starts. A failure counts until it is resolved.',
+      'Number of failed nodes at which no more nodes are started. A failure counts until it is resolved.',
     ),
   readyTimeoutSeconds: int32(1, MAX_DURATION_SECONDS)
     .default(1800)
@@ -292,7 +292,7 @@ export const MaintenanceWindowSpec = z.strictObject({
 export type MaintenanceWindowSpec = z.infer<typeof MaintenanceWindowSpec>;
 
 const Waiting = z.strictObject({
-  reason: text(128).describe('Machine-readable reason why no further node starts now, in CamelCase.'),
+  reason: text(128).describe('Machine-readable reason why no more nodes are started now, in CamelCase.'),
   message: text(1024).describe('Human-readable explanation of the reason.'),
 });
 
@@ -304,7 +304,7 @@ const Requests = z.strictObject({
     .optional()
     .describe('Approved nodes, if approval is PerNode.')
     .meta(ATOMIC_LIST),
-  paused: z.boolean().optional().describe('The window is paused: no further node starts.'),
+  paused: z.boolean().optional().describe('The window is paused: no more nodes are started.'),
   cancelled: z
     .boolean()
     .optional()
@@ -324,7 +324,7 @@ const ActiveWindow = z.strictObject({
       'Nodes that are in progress, and failed nodes whose failure is not resolved. At most the first 100.',
     )
     .meta(ATOMIC_LIST),
-  waiting: Waiting.optional().describe('Reason why no further node starts now.'),
+  waiting: Waiting.optional().describe('Reason why no more nodes are started now.'),
   requests: Requests.optional().describe(
     'Requests that the window has accepted by annotations, signals and updates. If its workflow is terminated, the next run continues with them.',
   ),

@@ -46,7 +46,7 @@ export const WINDOW_FINALIZER = 'nodemaintenance.k8s.io/schedule';
  * window, they last until they are removed.
  */
 export const WindowOverrideAnnotation = {
-  /** The window is paused: it does not open, and starts no further node while it is open. The value is the reason. */
+  /** The window is paused: it does not open, and starts no more nodes while it is open. The value is the reason. */
   Paused: 'nodemaintenance.k8s.io/paused',
   /** Local dates on which the window does not open, separated by commas, in addition to `.spec.schedule.exceptions`. */
   SkippedDates: 'nodemaintenance.k8s.io/skipped-dates',
@@ -330,9 +330,9 @@ export type Component = (typeof Component)[keyof typeof Component];
 
 /** Names of the Leases of leader election, in the namespace of the installation. */
 export const ElectionLease = {
-  /** Of the worker that runs the control loops. */
+  /** The worker that runs the control loops. */
   Controllers: 'node-maintenance-controllers',
-  /** Of the admission server that registers webhooks and renews their certificates. */
+  /** The admission server that registers webhooks and renews their certificates. */
   Admission: 'node-maintenance-admission',
 } as const;
 /** Value of the label `k8s.io/component` of the identity Lease of a node agent. */
@@ -359,7 +359,7 @@ export const IdentityAnnotation = {
   RenewIntervalSeconds: 'nodemaintenance.k8s.io/renew-interval-seconds',
   /** Number of manifests that a node agent holds. Missing: none. */
   HeldStaticPods: 'nodemaintenance.k8s.io/held-static-pods',
-  /** What a node agent is able to do: each `AgentCapability`, separated by commas. Missing: nothing. */
+  /** Capabilities of a node agent: each `AgentCapability`, separated by commas. Missing: none. */
   Capabilities: 'nodemaintenance.k8s.io/capabilities',
 } as const;
 
@@ -452,23 +452,23 @@ export const EvictionCondition = {
 } as const;
 export type EvictionCondition = (typeof EvictionCondition)[keyof typeof EvictionCondition];
 
-/** Reasons of these conditions. */
+/** Reasons of these conditions. Each is for status True of the named condition unless it says otherwise. */
 export const EvictionReason = {
-  /** Of both: the eviction is in progress. */
+  /** Both conditions, False: the eviction is in progress. */
   AwaitingEviction: 'AwaitingEviction',
-  /** Of Failed: the pod cannot be evicted in this way, for example because it is part of a group. */
+  /** Failed: the pod cannot be evicted in this way, for example because it is part of a group. */
   EvictionInvalid: 'EvictionInvalid',
-  /** Of Failed: nobody requests the eviction any more. */
+  /** Failed: nobody requests the eviction any more. */
   CanceledDueToNoRequesters: 'CanceledDueToNoRequesters',
-  /** Of Failed, which is False: the pod was evicted. */
+  /** Failed, False: the pod was evicted. */
   Succeeded: 'Succeeded',
-  /** Of Failed: no responder has evicted the pod. */
+  /** Failed: no responder has evicted the pod. */
   NoFurtherResponder: 'NoFurtherResponder',
-  /** Of TargetEvicted: the pod was deleted. */
+  /** TargetEvicted: the pod was deleted. */
   PodDeleted: 'PodDeleted',
-  /** Of TargetEvicted: the pod has terminated. */
+  /** TargetEvicted: the pod has terminated. */
   PodTerminal: 'PodTerminal',
-  /** Of TargetEvicted, which is False: the eviction has failed. */
+  /** TargetEvicted, False: the eviction has failed. */
   EvictionFailed: 'EvictionFailed',
 } as const;
 export type EvictionReason = (typeof EvictionReason)[keyof typeof EvictionReason];
@@ -529,15 +529,15 @@ export function logFieldOf({ kind, name }: { kind: string; name: string }): Reco
 
 /** Returns the task queue of the long-running activities of the workflows that run on a task queue. */
 export function longRunningTaskQueueOf(taskQueue: string): string {
-  return besides(taskQueue, 'long-running');
+  return derivedTaskQueue(taskQueue, 'long-running');
 }
 
 /** Returns the task queue of the notifications of the workers of a task queue. */
 export function notificationTaskQueueOf(taskQueue: string): string {
-  return besides(taskQueue, 'notifications');
+  return derivedTaskQueue(taskQueue, 'notifications');
 }
 
-function besides(taskQueue: string, purpose: string): string {
+function derivedTaskQueue(taskQueue: string, purpose: string): string {
   const [name, ...cluster] = taskQueue.split('.');
   return [`${name}-${purpose}`, ...cluster].join('.');
 }
@@ -583,6 +583,6 @@ export interface ClusterScope {
 /** The name of a cluster-scoped object, a node or a pod: a DNS subdomain of at most MAX_OBJECT_NAME_LENGTH characters. */
 export const OBJECT_NAME_PATTERN = /^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$/;
 export const MAX_OBJECT_NAME_LENGTH = 253;
-/** What a message about another name says. */
+/** Ends the message about a name that does not match. */
 export const EXPECTED_OBJECT_NAME =
   'expected lower case letters, digits, "-" and ".", starting and ending with a letter or digit, at most 253 characters';

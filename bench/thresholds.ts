@@ -16,8 +16,8 @@ export interface ThresholdResult {
   bound?: Bound;
   /** A stricter value than the threshold, to work towards. */
   goal?: number;
-  /** NOT JUDGED: it has a threshold, and compares with a program that was not measured. NOT MEASURED: a figure of ours is missing. */
-  result: 'MET' | 'MISSED' | 'NOT MEASURED' | 'NOT JUDGED' | 'NO THRESHOLD';
+  /** NOT COMPARED: it has a threshold, and compares with a program that was not measured. NOT MEASURED: a figure of ours is missing. */
+  result: 'MET' | 'MISSED' | 'NOT MEASURED' | 'NOT COMPARED' | 'NO THRESHOLD';
 }
 
 type Bound = { atMost: number } | { atLeast: number };
@@ -120,7 +120,7 @@ function compare(
   const value = ratio(runs, ['ours', name], figure);
   const compared = { metric, value, unit: 'x', ...(bound && { bound }) };
   if (value === undefined && bound !== undefined && !othersIn(runs).includes(name))
-    return { ...compared, result: 'NOT JUDGED' };
+    return { ...compared, result: 'NOT COMPARED' };
   return check(compared);
 }
 
@@ -133,7 +133,7 @@ export function failuresOf(results: readonly ThresholdResult[]): ThresholdResult
 
 /** Returns the results whose thresholds say nothing: they compare with a program that was not measured. */
 export function uncheckedOf(results: readonly ThresholdResult[]): ThresholdResult[] {
-  return results.filter(({ result }) => result === 'NOT JUDGED');
+  return results.filter(({ result }) => result === 'NOT COMPARED');
 }
 
 function othersIn(runs: readonly DrainMeasurement[]): TargetName[] {

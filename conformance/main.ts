@@ -4,7 +4,7 @@ import { silentLog } from '../kube/log.ts';
 import { resources } from '../kube/resources.ts';
 import type { Subject } from './check.ts';
 import { checks, examine, type Result } from './suite.ts';
-import { messageOf } from './until.ts';
+import { errorMessage } from './until.ts';
 
 /** npm run conformance -- --kubeconfig FILE */
 
@@ -32,7 +32,7 @@ const options = new Command('npm run conformance --')
 try {
   process.exitCode = await main(options);
 } catch (error) {
-  process.stderr.write(`${messageOf(error)}\n`);
+  process.stderr.write(`${errorMessage(error)}\n`);
   process.exitCode = 1;
 }
 

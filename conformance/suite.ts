@@ -5,7 +5,7 @@ import { controllerPromises } from './behaviour/controller.ts';
 import { imperativePromises } from './behaviour/imperative.ts';
 import type { Check } from './check.ts';
 import { ConformanceCluster } from './cluster.ts';
-import { messageOf } from './until.ts';
+import { errorMessage } from './until.ts';
 import { evictionRules } from './validation/evictions.ts';
 import { podRules } from './validation/pods.ts';
 import { requestRules } from './validation/requests.ts';
@@ -37,7 +37,7 @@ export async function examine(kube: Kube, check: Check): Promise<Result> {
     const reason = await check.run(new ConformanceCluster(kube, name));
     return typeof reason === 'string' ? { kind: 'NotApplicable', reason } : { kind: 'Passed' };
   } catch (error) {
-    return { kind: 'Failed', reason: messageOf(error) };
+    return { kind: 'Failed', reason: errorMessage(error) };
   } finally {
     await kube.delete(resources.namespaces, { name }, { uid: namespace.metadata.uid ?? '' });
   }

@@ -10,7 +10,9 @@ export async function until<T>(fact: string, check: () => Promise<T>, timeoutMs 
       return await check();
     } catch (error) {
       if (performance.now() > endsAt)
-        throw new Error(`not within ${timeoutMs / 1_000} s: ${fact}: ${messageOf(error)}`, { cause: error });
+        throw new Error(`not within ${timeoutMs / 1_000} s: ${fact}: ${errorMessage(error)}`, {
+          cause: error,
+        });
     }
     await sleep(intervalMs);
   }
@@ -23,12 +25,12 @@ export async function throughout(fact: string, ms: number, check: () => Promise<
     try {
       await check();
     } catch (error) {
-      throw new Error(`no longer: ${fact}: ${messageOf(error)}`, { cause: error });
+      throw new Error(`no longer: ${fact}: ${errorMessage(error)}`, { cause: error });
     }
     await sleep(intervalMs);
   }
 }
 
-export function messageOf(error: unknown): string {
+export function errorMessage(error: unknown): string {
   return error instanceof Error ? error.message : String(error);
 }

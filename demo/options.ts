@@ -15,10 +15,7 @@ export type Parsed =
 export function parseOptions(args: readonly string[], output: OutputConfiguration = {}): Parsed {
   const program = programWith(output);
   try {
-    const { story, ...options } = program
-      .parse(args, { from: 'user' })
-      .opts<Options & { story?: ScenarioName }>();
-    return { kind: 'Options', options: { ...options, scenario: story ?? options.scenario } };
+    return { kind: 'Options', options: program.parse(args, { from: 'user' }).opts<Options>() };
   } catch (error) {
     if (error instanceof CommanderError) return { kind: 'Exit', code: error.exitCode === 0 ? 0 : 2 };
     throw error;
@@ -36,12 +33,6 @@ function programWith(output: OutputConfiguration): Command {
       new Option('--scenario <name>', 'scenario to run')
         .choices(scenarioNames)
         .default('drain' satisfies ScenarioName),
-    )
-    .addOption(
-      new Option('--story <name>', 'the same as --scenario')
-        .choices(scenarioNames)
-        .conflicts('scenario')
-        .hideHelp(),
     )
     .option(
       '--keep',

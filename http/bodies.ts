@@ -51,7 +51,7 @@ interface BodyLimits {
 
 /**
  * Reads the bodies of a server's requests. When all together need too much memory, the connection of the largest one that is still
- * being received is closed: many small requests go on while few large ones are sent slowly.
+ * being received is closed: many small requests proceed while few large ones are sent slowly.
  */
 export class Bodies {
   readonly #limits: BodyLimits;

@@ -111,7 +111,7 @@ async function isAllowed(
   return status?.allowed === true;
 }
 
-/** A request that access reviews judge. Empty fields do not restrict it. */
+/** A request that access reviews evaluate. Empty fields do not restrict it. */
 export interface ReviewedRequest {
   readonly group: string;
   /** Plural. */

@@ -49,7 +49,7 @@ type Lead = (signal: AbortSignal, fenced: FencedKube) => Promise<void>;
  * 4. It returns when `signal` aborts or when `lead` returns by itself. An error of `lead` is logged, and the next leader
  *    starts `lead` again. Errors of the apiserver are retried.
  * 5. A holder that does not renew is waited for as long as its Lease demands, possibly decades; that is logged once.
- * 6. A candidate judges that by its own monotonic clock: the Lease is free when it has not changed for its duration since it was observed.
+ * 6. A candidate determines that by its own monotonic clock: the Lease is free when it has not changed for its duration since it was observed.
  *    It waits only for what is left of that, and asks the apiserver again before it acquires the Lease: its watch may be dead.
  */
 export async function runWhenLeader(options: LeaderElectionOptions, lead: Lead): Promise<void> {

@@ -39,9 +39,9 @@ export interface Config {
   webhookHost: WebhookHost;
   /** The apiservers that the admission server answers; undefined: every client. */
   webhookClients: { caFile: string; names: string[] } | undefined;
-  /** Decides whether admission rejects direct evictions, for example by `kubectl drain`, of pods that have evacuators. */
   /** Who issues the certificate of the admission server: the server itself, or another one that writes the Secret. */
   webhookCertificates: 'managed' | 'external';
+  /** Decides whether admission rejects direct evictions, for example by `kubectl drain`, of pods that have evacuators. */
   plainEvictions: 'reject' | 'allow';
   evacuators: EvacuatorSettings;
   evictionApi: EvictionApiSettings;

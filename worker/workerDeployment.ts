@@ -17,7 +17,7 @@ export interface WorkerDeployment {
 }
 
 /**
- * Returns the option of a Temporal worker. Runs last for days and go on with the next release, so each is replayed by the new build:
+ * Returns the option of a Temporal worker. Runs last for days and continue with the next release, so each is replayed by the new build:
  * pinning would keep the old one running until the last maintenance has ended.
  */
 export function versioningOf(deployment: WorkerDeployment | undefined): {

@@ -25,7 +25,7 @@ import { BlockerReason, reportedBlocker } from '../../domain/evacuation/blocker.
 import { budgetBlockers } from '../../domain/evacuation/budgets.ts';
 import { isInstigated } from '../../domain/evacuation/evacuation.ts';
 import { isLive, isOurs } from '../../domain/evacuation/evictionRequest.ts';
-import { drainObstacleOf, endsByItself } from '../../domain/windows/drainObstacle.ts';
+import { stoppedReasonOf, endsByItself } from '../../domain/windows/stoppedReason.ts';
 import { byNamespace, byNode } from '../../kube/cluster.ts';
 import type { InjectedDeps } from '../injectedDeps.ts';
 import { isDraining, namesOf, nodeStatusOf, nodesOf, selectedNodes } from '../view.ts';
@@ -192,7 +192,7 @@ export class Capacity {
       name: maintenance.metadata.name,
       createdAt: maintenance.metadata.creationTimestamp ?? '',
       waits: this.#holdsPodsBack(maintenance),
-      obstacle: drainObstacleOf(maintenance, now),
+      stoppedReason: stoppedReasonOf(maintenance, now),
       endsByItself: endsByItself(maintenance, now),
       pods,
     };

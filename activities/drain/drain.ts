@@ -29,15 +29,15 @@ import {
 import type { ReachedTier } from '../../domain/maintenance/summary.ts';
 import { drained as drainedNotification } from '../../domain/notifications/events.ts';
 import { resources } from '../../kube/resources.ts';
-import type { DrainStep, Interrupted, MaintenanceRef, Pace, PauseChanged } from '../contract.ts';
+import type { DrainStep, ObservedStage, MaintenanceRef, Pace, PauseChanged } from '../contract.ts';
 import type { Deps } from '../deps.ts';
 import type { AgentNode } from '../leases/nodeAgents.ts';
 import { acquireNodeLeases } from '../leases/nodeLeases.ts';
 import { BlockedNotifications, notifiedMaintenanceOf } from '../notifications/notifications.ts';
-import { debounceMs, type Focus, reconcile, type Watched, within } from '../reconcile.ts';
+import { debounceMs, type ReconcileOptions, reconcile, type Watched, within } from '../reconcile.ts';
 import { StatusWriter } from '../statusWriter.ts';
 import { type HeldView, isView, namesOf, readView, type View } from '../view.ts';
-import { DrainAttention } from './attention.ts';
+import { DrainChangeFilter } from './changeFilter.ts';
 import type { DrainCapacity } from './capacity.ts';
 import { Deletions } from './deletions.ts';
 import { DrainedCheck, type Verified } from './drainedCheck.ts';
@@ -83,12 +83,12 @@ export async function drain(
 }
 
 /** Evacuates every pod that appears on a drained node. The Drained condition is False until such a pod has left. */
-export async function keepDrained(deps: Deps, ref: MaintenanceRef): Promise<Interrupted | PauseChanged> {
+export async function keepDrained(deps: Deps, ref: MaintenanceRef): Promise<ObservedStage | PauseChanged> {
   return new DrainRun<never>(deps, ref, { kind: 'KeepDrained' }, () => undefined).run();
 }
 
 /** Keeps a paused maintenance up to date: starts no Evacuation and no tier. The nodes stay cordoned. */
-export async function keepPaused(deps: Deps, ref: MaintenanceRef): Promise<Interrupted | PauseChanged> {
+export async function keepPaused(deps: Deps, ref: MaintenanceRef): Promise<ObservedStage | PauseChanged> {
   return new DrainRun<never>(deps, ref, { kind: 'Paused' }, () => undefined).run();
 }
 
@@ -127,9 +127,9 @@ interface Reached {
 /** Returns the result of a drain; undefined if it continues. */
 type ResultOf<T> = (view: View, decision: DrainDecision, reached: Reached) => T | undefined;
 
-/** Returns the position that the workflow asks for. It arrives through Temporal, and may be anything. */
-function requestedPosition(mode: DrainMode, planLength: number): number {
-  if (mode.kind === 'Paused') return 0;
+/** Returns the position that the workflow asks for; undefined if it asks for none. It arrives through Temporal, and may be anything. */
+function requestedPosition(mode: DrainMode, planLength: number): number | undefined {
+  if (mode.kind === 'Paused') return undefined;
   return mode.kind === 'KeepDrained' ? planLength - 1 : mode.position;
 }
 
@@ -138,7 +138,7 @@ class DrainRun<T extends { kind: string }> {
   readonly #deps: Deps;
   readonly #ref: MaintenanceRef;
   readonly #mode: DrainMode;
-  readonly #attention: DrainAttention;
+  readonly #changeFilter: DrainChangeFilter;
   readonly #resultOf: ResultOf<T>;
   readonly #requests: PodRequests;
   readonly #events: DrainEvents;
@@ -161,7 +161,7 @@ class DrainRun<T extends { kind: string }> {
     this.#deps = deps;
     this.#ref = ref;
     this.#mode = mode;
-    this.#attention = new DrainAttention(deps.cluster, mode.kind === 'Advance' ? mode.pace : 'Waiting');
+    this.#changeFilter = new DrainChangeFilter(deps.cluster, mode.kind === 'Advance' ? mode.pace : 'Waiting');
     this.#resultOf = resultOf;
     this.#requests = new PodRequests(deps);
     this.#deletions = new Deletions(deps);
@@ -170,10 +170,10 @@ class DrainRun<T extends { kind: string }> {
     this.#drainedCheck = new DrainedCheck(deps);
   }
 
-  async run(): Promise<T | Interrupted | PauseChanged> {
-    const attention = this.#attention;
+  async run(): Promise<T | ObservedStage | PauseChanged> {
+    const attention = this.#changeFilter;
     try {
-      const focus: Focus = {
+      const focus: ReconcileOptions = {
         maintenance: this.#ref.name,
         podDelayMs: (change) => attention.podDelayMs(change),
         evacuationDelayMs: (change) => attention.evacuationDelayMs(change),
@@ -194,7 +194,7 @@ class DrainRun<T extends { kind: string }> {
         others: [this.#drainedCheck, this.#jobs(), ...this.#requests.changes(attention)],
       };
       const pass = async () => (this.#requests.isReady ? this.#pass() : undefined);
-      return await reconcile<T | Interrupted | PauseChanged>(this.#deps, focus, pass);
+      return await reconcile<T | ObservedStage | PauseChanged>(this.#deps, focus, pass);
     } finally {
       this.#drainedCheck.stop();
       await this.#writer?.stop();
@@ -204,13 +204,13 @@ class DrainRun<T extends { kind: string }> {
   /** Reports the Jobs of windows on the nodes. */
   #jobs(): Watched {
     const isOnNode = ({ metadata }: Readonly<Job>) =>
-      this.#attention.isWatched(metadata.annotations?.[WindowAnnotation.Node]);
+      this.#changeFilter.isWatched(metadata.annotations?.[WindowAnnotation.Node]);
     return within(this.#deps.cluster.jobs, ({ object }) => (isOnNode(object) ? debounceMs : undefined));
   }
 
-  async #pass(): Promise<T | Interrupted | PauseChanged | undefined> {
+  async #pass(): Promise<T | ObservedStage | PauseChanged | undefined> {
     const { cluster, cordons } = this.#deps;
-    this.#attention.passStarted();
+    this.#changeFilter.passStarted();
     const view = await readView(cluster, this.#ref, 'Drain');
     if (!isView(view)) return view;
     this.#writer ??= new StatusWriter(cluster.kube, view.maintenance, this.#deps.lastStatusWrites);
@@ -232,7 +232,7 @@ class DrainRun<T extends { kind: string }> {
     this.#hasDecided = true;
     this.#nextDeletionAtMs = decision.nextDeletionAtMs;
     const isPaused = mode.kind === 'Paused';
-    this.#attention.decided(decision, isPaused);
+    this.#changeFilter.decided(decision, isPaused);
     const capacity = isPaused ? undefined : await this.#deps.capacity.of(view.maintenance, decision.evacuate);
     const isDrained = await this.#publish(view, decision, {
       writer: this.#writer,
@@ -305,7 +305,8 @@ class DrainRun<T extends { kind: string }> {
   /** Returns the newest status. The informer and this process can both be behind the position that another process has published. */
   async #readStatus({ maintenance, plan }: View, writer: StatusWriter): Promise<NodeMaintenanceStatus> {
     const { status = emptyStatus } = writer.latest;
-    if (positionOf({ ...maintenance, status }) >= requestedPosition(this.#mode, plan.length)) return status;
+    const requested = requestedPosition(this.#mode, plan.length);
+    if (requested === undefined || positionOf({ ...maintenance, status }) >= requested) return status;
     await this.#readNewest(maintenance, writer);
     return writer.latest.status ?? emptyStatus;
   }
@@ -335,7 +336,7 @@ class DrainRun<T extends { kind: string }> {
     const agentNodes = agentNodesOf(snapshot);
     const names = agentNodes.map(({ name }) => name);
     this.#agentNodes = agentNodes;
-    this.#attention.watch([...names, ...deselectedNodes(view)]);
+    this.#changeFilter.watch([...names, ...deselectedNodes(view)]);
     // What only the status shows is read after the first pods have their Evacuations.
     await nodeAgents.refresh(agentNodes, this.#hasDecided ? 'all' : 'needed');
     const decidingAt = performance.now();

@@ -10,7 +10,7 @@ import { byNode } from '../../kube/cluster.ts';
 import { deleteRequest, withdrawRequest } from '../../kube/evictionRequests.ts';
 import type { Deps } from '../deps.ts';
 import { debounceMs, type Watched, within } from '../reconcile.ts';
-import type { DrainAttention } from './attention.ts';
+import type { DrainChangeFilter } from './changeFilter.ts';
 import { Evacuations } from './evacuations.ts';
 import { EvictionRequests } from './evictionRequests.ts';
 import { othersThatNeed } from './otherDrains.ts';
@@ -51,12 +51,12 @@ export class PodRequests {
   }
 
   /** Reports changes of requests and Evictions that concern the drain, and answers to the requests of others, if it waits for one. */
-  changes(attention: Pick<DrainAttention, 'evictionDelayMs'>): readonly Watched[] {
+  changes(changeFilter: Pick<DrainChangeFilter, 'evictionDelayMs'>): readonly Watched[] {
     const { cluster, serving } = this.#deps;
     const { requests, evictions } = cluster.lifecycle;
     return [
-      within(requests, (change) => attention.evictionDelayMs(change)),
-      within(evictions, (change) => attention.evictionDelayMs(change)),
+      within(requests, (change) => changeFilter.evictionDelayMs(change)),
+      within(evictions, (change) => changeFilter.evictionDelayMs(change)),
       {
         subscribe: (handler) =>
           serving.subscribe(() => {

@@ -84,11 +84,11 @@ export class ServingMonitor {
     const isAnswered = isObserved(request) || hasEviction;
     const answeredMs = isAnswered ? latest(this.#answeredMs, createdMs) : this.#answeredMs;
     const isWaiting = type !== 'Deleted' && isOurs(request) && isLive(request) && !isAnswered;
-    const isNews = answeredMs !== this.#answeredMs || (!isWaiting && this.#waiting.has(key));
+    const hasChanged = answeredMs !== this.#answeredMs || (!isWaiting && this.#waiting.has(key));
     this.#answeredMs = answeredMs;
     if (isWaiting) this.#waiting.set(key, createdMs);
     else this.#waiting.delete(key);
-    if (isNews) for (const handler of this.#handlers) handler();
+    if (hasChanged) for (const handler of this.#handlers) handler();
   }
 }
 

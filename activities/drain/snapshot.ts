@@ -9,7 +9,7 @@ import type { DrainSnapshot } from '../../domain/drain/decide.ts';
 import { planOf, positionOf } from '../../domain/drain/plan.ts';
 import type { NodeAgent } from '../../domain/leases/nodeAgent.ts';
 import { type DrainTargets, join } from '../../domain/drain/targets.ts';
-import { wasCordonedByMaintenance } from '../../domain/maintenance/status.ts';
+import { hasCordonRecord } from '../../domain/maintenance/status.ts';
 import { forEachBounded } from '../../kube/bounded.ts';
 import { byNode } from '../../kube/cluster.ts';
 import { resources } from '../../kube/resources.ts';
@@ -142,7 +142,7 @@ export function takeSnapshot(
     ),
   );
   const cordoned = new Set(
-    maintenance.status?.nodeStatuses.filter(wasCordonedByMaintenance).map((one) => one.nodeRef.name),
+    maintenance.status?.nodeStatuses.filter(hasCordonRecord).map((one) => one.nodeRef.name),
   );
   const reached = reachedTargets(connected, [maintenance, ...others]);
   return {
@@ -156,7 +156,7 @@ export function takeSnapshot(
     waiting: waiting.map((node) => ({
       ...node,
       pods: state.podsOn(node.name).map(podSnapshot),
-      wasCordonedByMaintenance: cordoned.has(node.name),
+      hasCordonRecord: cordoned.has(node.name),
     })),
     published: new Map(
       (maintenance.status?.nodeStatuses ?? []).map(

@@ -11,7 +11,7 @@ import {
 } from '../../domain/common/requester.ts';
 import { listed } from '../../domain/common/names.ts';
 import type { DeniedNode } from '../../domain/common/nodePermission.ts';
-import { wasCordonedByMaintenance } from '../../domain/maintenance/status.ts';
+import { hasCordonRecord } from '../../domain/maintenance/status.ts';
 import type { InjectedDeps } from '../injectedDeps.ts';
 import { selectedNodes } from '../view.ts';
 
@@ -66,7 +66,7 @@ export class NodeAuthority {
   ): Promise<Map<string, NodeDecision>> {
     const authority = authorityOf(maintenance.metadata.annotations?.[REQUESTER_ANNOTATION]);
     const started = new Set(
-      maintenance.status?.nodeStatuses.filter(wasCordonedByMaintenance).map(({ nodeRef }) => nodeRef.name),
+      maintenance.status?.nodeStatuses.filter(hasCordonRecord).map(({ nodeRef }) => nodeRef.name),
     );
     const reviewed = nodes.map(({ metadata: { name } }) => ({ name, isStarted: started.has(name) }));
     const permitted =
@@ -107,7 +107,5 @@ export class NodeAuthority {
 /** Another process has reported the nodes that the status names. */
 function reportedIn(maintenance: NodeMaintenance): ReadonlyMap<string, string> {
   const denied = maintenance.status?.nodeStatuses.filter(({ authorized }) => authorized === false) ?? [];
-  return new Map(
-    denied.map((node) => [node.nodeRef.name, wasCordonedByMaintenance(node) ? 'Withdrawn' : 'Denied']),
-  );
+  return new Map(denied.map((node) => [node.nodeRef.name, hasCordonRecord(node) ? 'Withdrawn' : 'Denied']));
 }

@@ -3,7 +3,7 @@ import type { NodeMaintenance } from '../../api/nodeMaintenance.ts';
 import { NodeDecision } from '../../domain/common/requester.ts';
 import { isCordoned } from '../../domain/common/cordon.ts';
 import { compareNames } from '../../domain/common/names.ts';
-import { wasCordonedByMaintenance } from '../../domain/maintenance/status.ts';
+import { hasCordonRecord } from '../../domain/maintenance/status.ts';
 import type { Deps } from '../deps.ts';
 import { type HeldView, nodeStatusOf, type View } from '../view.ts';
 
@@ -47,6 +47,6 @@ function nodesToHold(
   return existing.filter(
     (node) =>
       isSelected(node.metadata.name) ||
-      (isCordoned(node) && wasCordonedByMaintenance(nodeStatusOf(maintenance, node))),
+      (isCordoned(node) && hasCordonRecord(nodeStatusOf(maintenance, node))),
   );
 }

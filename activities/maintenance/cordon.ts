@@ -1,7 +1,7 @@
 import type { Node } from '../../api/core.ts';
 import type { NodeMaintenanceNodeStatus, NodeMaintenanceStatus } from '../../api/nodeMaintenance.ts';
 import { newNodeStatus, withCordon } from '../../domain/maintenance/status.ts';
-import type { Interrupted, MaintenanceRef } from '../contract.ts';
+import type { ObservedStage, MaintenanceRef } from '../contract.ts';
 import type { Deps } from '../deps.ts';
 import { acquireNodeLeases } from '../leases/nodeLeases.ts';
 import { otherDelayMs, reconcile } from '../reconcile.ts';
@@ -12,7 +12,7 @@ import { isView, namesOf, readView } from '../view.ts';
  * Keeps "`.spec.unschedulable` true on all nodes that satisfy .spec.nodeSelector" (KEP-4212 > Cordon), including nodes that satisfy it
  * later, until the maintenance leaves the stage Cordon.
  */
-export async function keepCordoned(deps: Deps, ref: MaintenanceRef): Promise<Interrupted> {
+export async function keepCordoned(deps: Deps, ref: MaintenanceRef): Promise<ObservedStage> {
   const { cluster } = deps;
   const cordon = deps.cordons.of(ref.uid);
   let writer: StatusWriter | undefined;
@@ -29,7 +29,7 @@ export async function keepCordoned(deps: Deps, ref: MaintenanceRef): Promise<Int
     return undefined;
   };
   try {
-    return await reconcile<Interrupted>(
+    return await reconcile<ObservedStage>(
       deps,
       { maintenance: ref.name, otherMs: () => otherDelayMs('Waiting') },
       pass,

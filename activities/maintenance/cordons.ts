@@ -8,7 +8,7 @@ import {
 } from '../../domain/common/autoscalers.ts';
 import { isCordoned, isRace, raceCount, unschedulableBefore } from '../../domain/common/cordon.ts';
 import { numbered } from '../../domain/common/text.ts';
-import { wasCordonedByMaintenance, newNodeStatus, withNodes } from '../../domain/maintenance/status.ts';
+import { hasCordonRecord, newNodeStatus, withNodes } from '../../domain/maintenance/status.ts';
 import { forEachBounded } from '../../kube/bounded.ts';
 import { isKubeError } from '../../kube/errors.ts';
 import { resources } from '../../kube/resources.ts';
@@ -121,9 +121,7 @@ export class Cordon {
 }
 
 function isRecorded({ nodes, held }: HeldView, { latest: { status } }: StatusWriter): boolean {
-  const recorded = new Set(
-    status?.nodeStatuses.filter(wasCordonedByMaintenance).map((node) => node.nodeRef.name),
-  );
+  const recorded = new Set(status?.nodeStatuses.filter(hasCordonRecord).map((node) => node.nodeRef.name));
   return status?.nodes === nodes.length && held.every((node) => recorded.has(node.metadata.name));
 }
 
@@ -178,7 +176,7 @@ function recordsOf(
     .filter(({ metadata }) => metadata.uid !== own.metadata.uid)
     .filter(({ metadata }) => metadata.finalizers?.includes(MAINTENANCE_FINALIZER))
     .flatMap((other) => nodeStatusOf(other, node) ?? [])
-    .filter(wasCordonedByMaintenance);
+    .filter(hasCordonRecord);
 }
 
 /** A change of a node. What is missing stays as it is. */

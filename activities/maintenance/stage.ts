@@ -12,9 +12,9 @@ import { nextStepInMs } from '../../domain/drain/escalation.ts';
 import { withDrainDeadline, withStage } from '../../domain/maintenance/status.ts';
 import { mayResumeNodes } from '../../domain/windows/openWindow.ts';
 import { isPausedByWindow } from '../../domain/windows/windowMaintenance.ts';
-import { isKubeError } from '../../kube/errors.ts';
+import { retryOnConflict } from '../../kube/retryOnConflict.ts';
 import { resources } from '../../kube/resources.ts';
-import type { Interrupted, MaintenanceRef, SelectedNodes, StageRequest } from '../contract.ts';
+import type { ObservedStage, MaintenanceRef, SelectedNodes, StageRequest } from '../contract.ts';
 import type { Deps } from '../deps.ts';
 import { invalidInput } from '../failures.ts';
 import { notifiedMaintenanceOf } from '../notifications/notifications.ts';
@@ -26,15 +26,15 @@ import { hasNodesToUncordon, uncordonNodes } from './uncordon.ts';
 const attempts = 3;
 
 /**
- * Activity: answers a request for a stage. Only what the object says, and what the Temporal user may do, decides: the workflow may have been
- * told anything. Both kubectl and the workflow follow the object.
+ * Activity: answers a request for a stage. Only what the object says, and what the Temporal user may do, decides: the workflow may have
+ * received anything. Both kubectl and the workflow follow the object.
  */
 export async function requestStage(
   deps: Deps,
   ref: MaintenanceRef,
   stage: NodeMaintenanceStage,
   requestedBy: StageRequest,
-): Promise<Interrupted> {
+): Promise<ObservedStage> {
   if (!isStage(stage)) throw invalidInput(`to: expected a stage (got ${shown(stage)})`);
   const current = await read(deps, ref);
   if (current === undefined) return { kind: 'Gone' };
@@ -58,7 +58,7 @@ export async function completeForWindow(deps: Deps, ref: MaintenanceRef): Promis
   await writeStage(deps, ref, { stage: 'Complete' });
 }
 
-function stageResult(maintenance: NodeMaintenance): Interrupted {
+function stageResult(maintenance: NodeMaintenance): ObservedStage {
   const { generation = 0 } = maintenance.metadata;
   return { kind: 'StageChanged', stage: stageOf(maintenance), generation };
 }
@@ -144,7 +144,7 @@ export async function startStage(
   };
 }
 
-/** Returns true if the object has reached the stage, and is not over: the workflow may have been told another stage. */
+/** Returns true if the object has reached the stage, and is not over: the workflow may have received another stage. */
 function mayStart(maintenance: NodeMaintenance, stage: NodeMaintenanceStage): boolean {
   const current = stageOf(maintenance);
   if (!isStage(stage) || isCompleted(maintenance)) return false;
@@ -224,8 +224,10 @@ async function changeFinalizers(
   change: (finalizers: string[]) => string[],
   { annotations, known }: { annotations?: Record<string, string>; known?: NodeMaintenance },
 ): Promise<{ maintenance: NodeMaintenance; changed: boolean } | undefined> {
-  for (let attempt = 1; ; attempt++) {
-    const current = (attempt === 1 ? known : undefined) ?? (await read(deps, ref));
+  let first = known;
+  return retryOnConflict(attempts, async () => {
+    const current = first ?? (await read(deps, ref));
+    first = undefined;
     if (current === undefined) return undefined;
     const before = current.metadata.finalizers ?? [];
     const finalizers = change(before);
@@ -233,18 +235,14 @@ async function changeFinalizers(
     const isRejected = finalizers.length > before.length && current.metadata.deletionTimestamp !== undefined;
     if (isRejected || finalizers.length === before.length) return { maintenance: current, changed: false };
     const { uid, resourceVersion } = current.metadata;
-    try {
-      const maintenance = await deps.cluster.kube.mergePatch(
-        resources.nodeMaintenances,
-        { name: ref.name },
-        { metadata: { uid, resourceVersion, finalizers, ...(annotations && { annotations }) } },
-        { fieldManager: FIELD_MANAGER },
-      );
-      return { maintenance, changed: true };
-    } catch (error) {
-      if (!isKubeError(error, 'Conflict') || attempt === attempts) throw error;
-    }
-  }
+    const maintenance = await deps.cluster.kube.mergePatch(
+      resources.nodeMaintenances,
+      { name: ref.name },
+      { metadata: { uid, resourceVersion, finalizers, ...(annotations && { annotations }) } },
+      { fieldManager: FIELD_MANAGER },
+    );
+    return { maintenance, changed: true };
+  });
 }
 
 /**

@@ -1,5 +1,4 @@
 import type { Lease, Node } from '../../api/core.ts';
-import { NODE_LEASE_NAMESPACE } from '../../api/names.ts';
 import type { NodeMaintenance } from '../../api/nodeMaintenance.ts';
 import { listed } from '../../domain/common/names.ts';
 import { NodeDecision } from '../../domain/common/requester.ts';
@@ -8,13 +7,10 @@ import { decideUncordon, isCordoned, type UncordonDecision } from '../../domain/
 import { holdsNodes, stageOf } from '../../domain/common/stage.ts';
 import { isHeldBy, isReleasable } from '../../domain/leases/lease.ts';
 import { leasesRejected, type NodeWithoutLease } from '../../domain/leases/nodeLease.ts';
-import { wasCordonedByMaintenance, withUncordon } from '../../domain/maintenance/status.ts';
+import { hasCordonRecord, withUncordon } from '../../domain/maintenance/status.ts';
 import { forEachBounded } from '../../kube/bounded.ts';
-import type { Kube } from '../../kube/client.ts';
-import { isKubeError } from '../../kube/errors.ts';
 import type { EventContent } from '../../kube/events.ts';
 import { currentInstant, elapsedMs } from '../../kube/monotonicTime.ts';
-import { resources } from '../../kube/resources.ts';
 import type { MaintenanceRef, Pace, Waiting } from '../contract.ts';
 import type { Deps } from '../deps.ts';
 import { ensureReadinessTaint } from '../readiness/readinessTaint.ts';
@@ -101,14 +97,6 @@ interface ClusterState extends Holders {
   leases: ReadonlyMap<string, Lease> | undefined;
 }
 
-/** Everything that decides which nodes may be uncordoned, as the apiserver has it. */
-export interface HeldNodes {
-  /** Undefined if the worker may not list Leases. */
-  leases: ReadonlyMap<string, Lease> | undefined;
-  existing: readonly Node[];
-  all: readonly NodeMaintenance[];
-}
-
 interface Uncordoned {
   kind: 'Uncordoned';
   maintenance: NodeMaintenance;
@@ -154,17 +142,6 @@ async function uncordonOnce(
   return { kind: 'Uncordoned', maintenance: state.maintenance, waiting, leasesForbidden, at: Date.now() };
 }
 
-/**
- * Reads Leases before maintenances. A maintenance that joins a node after that has written its Lease since, so ours can no longer be
- * released with the resourceVersion that was read; one that joined before is in the list. If two maintenances complete together, the later
- * one sees that the other no longer holds the node.
- */
-export async function readHeldNodes(kube: Kube): Promise<HeldNodes> {
-  const [leases, { items: existing }] = await Promise.all([listLeases(kube), kube.list(resources.nodes)]);
-  const { items: all } = await kube.list(resources.nodeMaintenances);
-  return { leases, existing, all };
-}
-
 async function readState(deps: Deps, ref: MaintenanceRef): Promise<ClusterState | undefined> {
   const { leases, existing, all } = await deps.heldNodes.get();
   const maintenance = all.find((one) => one.metadata.uid === ref.uid);
@@ -195,7 +172,7 @@ async function nodesToReturn(
   maintenance: NodeMaintenance,
   existing: readonly Node[],
 ): Promise<Node[]> {
-  const isHeld = (node: Node) => wasCordonedByMaintenance(nodeStatusOf(maintenance, node));
+  const isHeld = (node: Node) => hasCordonRecord(nodeStatusOf(maintenance, node));
   const decisionOf = await authority.decideAll(
     [maintenance],
     existing.filter((node) => !isHeld(node)),
@@ -203,16 +180,6 @@ async function nodesToReturn(
   return nodesOf(maintenance, existing).filter(
     ({ metadata: { name } }) => decisionOf(maintenance, name) !== NodeDecision.Skip,
   );
-}
-
-async function listLeases(kube: Kube): Promise<ReadonlyMap<string, Lease> | undefined> {
-  try {
-    const { items } = await kube.list(resources.leases, { namespace: NODE_LEASE_NAMESPACE });
-    return new Map(items.map((lease) => [lease.metadata.name, lease] as const));
-  } catch (error) {
-    if (isKubeError(error, 'Forbidden')) return undefined;
-    throw error;
-  }
 }
 
 function decide({ maintenance, holdersOf }: Holders, node: Node): UncordonDecision {

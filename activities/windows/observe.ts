@@ -35,7 +35,7 @@ export interface WindowObservation {
   /** The window runs a Job, and the worker may not create Jobs. */
   areJobsMissing: boolean;
   /** Nodes that the window would reboot, and that have no agent which does so. */
-  unattended: ReadonlyMap<string, UnattendedReason>;
+  nodesWithoutRebootAgent: ReadonlyMap<string, UnattendedReason>;
   steps: readonly ObservedStep[];
 }
 
@@ -70,7 +70,7 @@ export async function observeWindow(
     phase,
     nodes: selected,
     areJobsMissing,
-    unattended: type === 'Reboot' ? unattendedNodes(selected, agents) : new Map(),
+    nodesWithoutRebootAgent: type === 'Reboot' ? unattendedNodes(selected, agents) : new Map(),
     steps,
   };
 }
@@ -107,7 +107,7 @@ async function observeSteps(
       return { ...objects, step: { kind: 'Wait', message }, rejection: message };
     }
     const agent = agents.get(objects.windowMaintenance.node);
-    const input = nodeStepInput({ ...objects, agent, lastHeartbeat: heartbeat?.at }, context);
+    const input = nodeStepInput({ ...objects, agent, lastHeartbeatMs: heartbeat?.at }, context);
     return { ...objects, step: decideNodeStep(input) };
   });
 }

@@ -54,11 +54,12 @@ export function rollOut(
   previous: WindowState | undefined,
 ): Promise<WindowStep> {
   const { nodes, maintenances, windows, jobs, nodeDisruptionBudgets } = deps.cluster;
-  const rollout = new Rollout(deps, requests, previous);
+  const rollout = new RolloutPass(deps, requests, previous);
   const pass = async () => {
     const step = await rollout.reconcile(ref);
     const isUnchanged =
-      step.kind === 'Progressed' && isDeepStrictEqual(reported(step.state), reported(previous));
+      step.kind === 'Progressed' &&
+      isDeepStrictEqual(withoutWaitingSince(step.state), withoutWaitingSince(previous));
     return isUnchanged ? undefined : step;
   };
   const withinMs = () =>
@@ -73,14 +74,14 @@ export function rollOut(
   return reconcileOn<WindowStep>(watched, pass, { withinMs });
 }
 
-function reported(state: WindowState | undefined): Omit<WindowState, 'waitingSince'> | undefined {
+function withoutWaitingSince(state: WindowState | undefined): Omit<WindowState, 'waitingSince'> | undefined {
   if (!isRecord(state)) return undefined;
   const { waitingSince: _waitingSince, ...fields } = state;
   return fields;
 }
 
 /** Holds what one activity remembers between its passes. Losing it costs one more request or Event. */
-class Rollout {
+class RolloutPass {
   readonly #deps: Deps;
   readonly #sentSignals: SentSignal[];
   /** What the workflow shows. It does not decide. */

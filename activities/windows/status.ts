@@ -1,8 +1,9 @@
 import { isDeepStrictEqual } from 'node:util';
 import type { MaintenanceWindow, MaintenanceWindowStatus } from '../../api/maintenanceWindow.ts';
 import { FIELD_MANAGER } from '../../api/names.ts';
-import { isKubeError } from '../../kube/errors.ts';
+import { ignoreNotFound } from '../../kube/errors.ts';
 import { resources } from '../../kube/resources.ts';
+import { retryOnConflict } from '../../kube/retryOnConflict.ts';
 import type { WindowRef } from '../contract.ts';
 import type { Deps } from '../deps.ts';
 
@@ -24,28 +25,24 @@ export async function updateWindowStatus(
   ref: WindowRef,
   change: (status: MaintenanceWindowStatus) => MaintenanceWindowStatus,
 ): Promise<void> {
-  for (let attempt = 1; ; attempt++) {
+  await retryOnConflict(attempts, async () => {
     const window = await readWindow(deps, ref);
     if (window === undefined) return;
     const before = window.status ?? emptyStatus;
     const status = change(before);
     if (isDeepStrictEqual(status, before)) return;
     const { uid, resourceVersion } = window.metadata;
-    try {
-      // A merge patch removes a field only if it is null.
-      const removed = Object.fromEntries(Object.keys(before).map((key) => [key, null]));
-      const body = {
-        metadata: { uid, resourceVersion },
-        status: { ...removed, ...withRemovedFields(before, status) },
-      };
-      const options = { subresource: 'status', fieldManager: FIELD_MANAGER };
-      await deps.cluster.kube.mergePatch(resources.maintenanceWindows, { name: ref.name }, body, options);
-      return;
-    } catch (error) {
-      if (isKubeError(error, 'NotFound')) return;
-      if (!isKubeError(error, 'Conflict') || attempt === attempts) throw error;
-    }
-  }
+    // A merge patch removes a field only if it is null.
+    const removed = Object.fromEntries(Object.keys(before).map((key) => [key, null]));
+    const body = {
+      metadata: { uid, resourceVersion },
+      status: { ...removed, ...withRemovedFields(before, status) },
+    };
+    const options = { subresource: 'status', fieldManager: FIELD_MANAGER };
+    await deps.cluster.kube
+      .mergePatch(resources.maintenanceWindows, { name: ref.name }, body, options)
+      .catch(ignoreNotFound);
+  });
 }
 
 /** Removes `active.waiting` and fields of `progress` as well, if the change removed them. */

@@ -53,7 +53,7 @@ const kubeletInhibitor = 'kubelet';
  *
  * 1. A shutdown waits for the agent from PrepareForShutdown until the node is drained, or the limit.
  * 2. Before the agent lets the node go, it passes PrepareForShutdown on to a kubelet that waits for it, which terminates the pods that are left by its own
- *    priorities and then lets go of its own inhibitor. It does so early if no apiserver has the maintenance, and if the time runs out.
+ *    priorities and then releases its own inhibitor. It does so early if no apiserver has the maintenance, and if the time runs out.
  * 3. What a restart of the agent must not forget is in logind (its inhibitor), in the NodeMaintenance, and in a file in /run.
  * 4. The maintenance is completed when the node is Ready in another boot, or when the shutdown was cancelled.
  */
@@ -66,7 +66,7 @@ export async function runShutdown(
   const { log } = deps;
   const logind = new Logind({ busAddress, log });
   const connected = logind.run(signal);
-  const node = new ShuttingNode(deps, {
+  const node = new ShutdownHandler(deps, {
     options,
     logind,
     inhibitor: new ShutdownInhibitor({ busAddress, log }),
@@ -98,7 +98,7 @@ interface Task {
   stop(): void;
 }
 
-class ShuttingNode {
+class ShutdownHandler {
   readonly #deps: AgentDeps;
   readonly #parts: Parts;
   #state: LogindState | undefined;
@@ -122,14 +122,14 @@ class ShuttingNode {
     if (state !== undefined) this.#checkLimit(state);
     if (state === undefined && this.#record === undefined) return unknownPollMs;
     if (state?.preparing === false) {
-      await this.#stayUp(state, signal);
+      await this.#handleNoShutdown(state, signal);
       return this.#parts.inhibitor.isHeldIn(state.inhibitors) ? idlePollMs : unknownPollMs;
     }
-    await this.#shutDown(state, signal);
+    await this.#handleShutdown(state, signal);
     return shutdownPollMs;
   }
 
-  /** Lets go, unless a shutdown is in progress: then the next agent continues it. */
+  /** Releases the inhibitor, unless a shutdown is in progress: then the next agent continues it. */
   async close(): Promise<void> {
     const { inhibitor } = this.#parts;
     const isShuttingDown = this.#record !== undefined || this.#state?.preparing === true;
@@ -138,7 +138,7 @@ class ShuttingNode {
     await Promise.all([this.#maintenance?.task.ended, this.#returning?.ended]);
   }
 
-  async #stayUp({ inhibitors }: LogindState, signal: AbortSignal): Promise<void> {
+  async #handleNoShutdown({ inhibitors }: LogindState, signal: AbortSignal): Promise<void> {
     const { file, inhibitor, logind } = this.#parts;
     this.#maintenance?.task.stop();
     this.#maintenance = undefined;
@@ -160,12 +160,12 @@ class ShuttingNode {
     });
   }
 
-  async #shutDown(state: LogindState | undefined, signal: AbortSignal): Promise<void> {
+  async #handleShutdown(state: LogindState | undefined, signal: AbortSignal): Promise<void> {
     const { file, inhibitor, options } = this.#parts;
     this.#returning?.stop();
     if (!this.#hasReleased && state !== undefined) inhibitor.hold(state.inhibitors);
     this.#record ??= (await file.read()) ?? (await this.#begin());
-    const maintenance = this.#follow(signal);
+    const maintenance = this.#ensureMaintenance(signal);
     const decision = decideShutdown({
       limitSeconds: this.#limits().limitSeconds,
       kubeletSeconds: options.kubeletPeriodSeconds,
@@ -175,12 +175,12 @@ class ShuttingNode {
       maintenance: maintenance.step,
       kubeletDelays: kubeletDelays(state),
     });
-    await this.#carryOut(decision, this.#record);
+    await this.#apply(decision, this.#record);
   }
 
   async #begin(): Promise<ShutdownRecord> {
     const record = { startedAtUptime: uptime(), kubeletNotified: false };
-    await this.#remember(record);
+    await this.#writeRecord(record);
     const { limitSeconds } = this.#limits();
     this.#deps.log.info('Shutdown started', { limitSeconds });
     const name = shutdownMaintenanceName(this.#deps.node);
@@ -189,7 +189,7 @@ class ShuttingNode {
     return record;
   }
 
-  #follow(signal: AbortSignal): ShutdownMaintenance {
+  #ensureMaintenance(signal: AbortSignal): ShutdownMaintenance {
     if (this.#maintenance === undefined) {
       const { node, bootId } = this.#deps;
       const drainPlan = drainPlanOf(this.#parts.options.priorities);
@@ -199,7 +199,7 @@ class ShuttingNode {
     return this.#maintenance.of;
   }
 
-  async #carryOut(decision: ShutdownDecision, record: ShutdownRecord): Promise<void> {
+  async #apply(decision: ShutdownDecision, record: ShutdownRecord): Promise<void> {
     if (decision.kind === 'Hold' || this.#hasReleased) return;
     if (!record.kubeletNotified && kubeletDelays(this.#state) !== false)
       await this.#notifyKubelet(record, decision.cause);
@@ -213,7 +213,7 @@ class ShuttingNode {
     const { log } = this.#deps;
     const notified = { ...record, kubeletNotified: true };
     // Recorded first: the kubelet would close its descriptor twice for two signals.
-    await this.#remember(notified);
+    await this.#writeRecord(notified);
     try {
       await this.#parts.logind.notifyKubelet(true);
       this.#record = notified;
@@ -224,7 +224,7 @@ class ShuttingNode {
   }
 
   /** A shutdown is handled also if only a restart of the agent would need the record. */
-  async #remember(record: ShutdownRecord): Promise<void> {
+  async #writeRecord(record: ShutdownRecord): Promise<void> {
     await this.#parts.file.write(record).catch((error: unknown) => {
       this.#deps.log.warn('Shutdown could not be recorded', { error: errorMessage(error) });
     });
@@ -233,10 +233,10 @@ class ShuttingNode {
   #announce(cause: ShutdownCause): void {
     const { log, node } = this.#deps;
     if (cause === ShutdownCause.Drained) {
-      log.info('Node was let go', { cause });
+      log.info('Shutdown inhibitor released', { cause });
       return;
     }
-    log.warn('Node was let go before it was drained', { cause });
+    log.warn('Shutdown inhibitor released before the node was drained', { cause });
     const message = `Node ${node} shuts down before it was drained: ${causes[cause]}.`;
     this.#event({ type: 'Warning', reason: 'ShutdownNotDrained', message });
   }

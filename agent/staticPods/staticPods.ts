@@ -237,7 +237,7 @@ class StaticPods {
       held.length === 0 ? 0 : Math.round((performance.now() - this.#answeredAtMs) / 1_000);
   }
 
-  /** Returns undefined while the apiserver does not tell enough. */
+  /** Returns undefined while the apiserver has not answered enough. */
   async #decide(
     { present, held }: Manifests,
     exempt: ReadonlySet<string>,

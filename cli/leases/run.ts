@@ -86,7 +86,7 @@ async function run(node: string, command: readonly string[], options: RunOptions
     return await hold(node, command, options, signals);
   } catch (error) {
     if (signals.received !== undefined) return ExitCode.Signal + constants.signals[signals.received];
-    printError(`error: ${messageOf(error)}`);
+    printError(`error: ${leaseErrorMessage(error)}`);
     return error instanceof NodeLeaseLostError ? ExitCode.Lost : ExitCode.NotRun;
   } finally {
     signals.dispose();
@@ -127,7 +127,7 @@ function heldBy({ node, holder, until }: Waiting): string {
   return `node/${node} is held by ${escapeForTerminal(holder)}, ${expires}`;
 }
 
-function messageOf(error: unknown): string {
+function leaseErrorMessage(error: unknown): string {
   if (error instanceof NodeHeldError && error.node !== undefined)
     return `${heldBy({ node: error.node, holder: error.holder, until: error.until })}: wait, or leave out --no-wait`;
   if (error instanceof NodeLeaseLostError) return `${errorMessage(error)}; the command was stopped`;

@@ -75,19 +75,19 @@ async function changeStage(
   name: string,
   { to, from, wait, timeout: requestedTimeout, output, ...cluster }: AdvanceOptions,
 ): Promise<void> {
-  const timeout = timeoutOf({ wait, timeout: requestedTimeout });
+  const timeoutMs = timeoutOf({ wait, timeout: requestedTimeout });
   await withCluster(cluster, async (kube) => {
     const current = await permitted(getMaintenance(kube, name));
     const before = stageOf(current);
     const stage = destinationOf(before, { to, from });
     const problem =
-      before === stage && to !== undefined ? undefined : orderProblem(current, { to, from }, kube.now());
+      before === stage && to !== undefined ? undefined : requestProblem(current, { to, from }, kube.now());
     if (problem !== undefined) throw new CommandError(`${titleOf(name)}: ${problem}`);
     const isReached = current.spec.stage === stage || before === stage;
     const maintenance = isReached ? current : await permitted(writeStage(kube, current, stage));
     const text = isReached ? `is already in stage ${stage}` : `moved from ${before} to ${stage}`;
     report(maintenance, text, output);
-    if (wait === true) await waitFor(kube, { maintenance, stage, timeout, isQuiet: output !== undefined });
+    if (wait === true) await waitFor(kube, { maintenance, stage, timeoutMs, isQuiet: output !== undefined });
   });
 }
 
@@ -98,7 +98,7 @@ function report(maintenance: NodeMaintenance, text: string, output: Structured |
 }
 
 /** Returns why the maintenance does not advance; undefined if it does, or if it has done so already. */
-function orderProblem(
+function requestProblem(
   maintenance: NodeMaintenance,
   { to, from }: AdvanceRequest,
   now: Date,

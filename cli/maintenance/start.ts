@@ -72,7 +72,7 @@ export function addStartVerb(program: Command): void {
 }
 
 async function run(nodes: readonly string[], options: StartOptions): Promise<void> {
-  const timeout = timeoutOf(options);
+  const timeoutMs = timeoutOf(options);
   const isDry = options.dryRun === 'server';
   if (isDry && options.wait === true) throw new UsageError('specify --wait or --dry-run, not both');
   const drainPlan = options.plan === undefined ? undefined : await readDrainPlan(options.plan);
@@ -96,7 +96,7 @@ async function run(nodes: readonly string[], options: StartOptions): Promise<voi
       await waitFor(kube, {
         maintenance: created,
         stage: options.stage,
-        timeout,
+        timeoutMs,
         isQuiet: options.output !== undefined,
       });
   });

@@ -13,8 +13,8 @@ export interface Goal {
   /** The object as it was written; older versions are ignored. */
   readonly maintenance: NodeMaintenance;
   readonly stage: NodeMaintenanceStage;
-  /** In milliseconds; 0 disables the timeout. */
-  readonly timeout: number;
+  /** 0 disables the timeout. */
+  readonly timeoutMs: number;
   /** Standard output contains an object for scripts. */
   readonly isQuiet?: boolean;
 }
@@ -28,13 +28,13 @@ const reached: Record<NodeMaintenanceStage, string> = {
 
 /**
  * Waits until a maintenance has reached the goal of its stage, and prints what it waits for whenever that changes. Rejects
- * with a CommandError on timeout, or if the goal cannot be reached any more.
+ * with a CommandError on timeoutMs, or if the goal cannot be reached any more.
  */
 export async function waitFor(kube: Kube, goal: Goal): Promise<void> {
   const { name } = goal.maintenance.metadata;
   const stop = new AbortController();
   try {
-    const clock = clockOf(goal.timeout);
+    const clock = clockOf(goal.timeoutMs);
     const connection = new ConnectionStatus(printError);
     const watching = await startWatching(kube, goal, { stop, connection });
     watching.rememberNodes(goal.maintenance);
@@ -50,8 +50,8 @@ export async function waitFor(kube: Kube, goal: Goal): Promise<void> {
 /** Returns the remaining milliseconds of a timeout. */
 type Clock = () => number;
 
-function clockOf(timeout: number): Clock {
-  const deadline = timeout === 0 ? Number.POSITIVE_INFINITY : performance.now() + timeout;
+function clockOf(timeoutMs: number): Clock {
+  const deadline = timeoutMs === 0 ? Number.POSITIVE_INFINITY : performance.now() + timeoutMs;
   return () => deadline - performance.now();
 }
 
@@ -61,17 +61,17 @@ const maxTimerMs = 2 ** 31 - 1;
 /** Starts to watch. Rejects with a CommandError if the first read does not complete before the timeout. */
 async function startWatching(
   kube: Kube,
-  { maintenance, timeout }: Goal,
+  { maintenance, timeoutMs }: Goal,
   { stop, connection }: { stop: AbortController; connection: ConnectionStatus },
 ): Promise<Watching> {
   const { name } = maintenance.metadata;
-  const timer = timeout === 0 ? undefined : setTimeout(() => stop.abort(), Math.min(timeout, maxTimerMs));
+  const timer = timeoutMs === 0 ? undefined : setTimeout(() => stop.abort(), Math.min(timeoutMs, maxTimerMs));
   try {
     return await watchMaintenances(kube, { names: [name] }, { signal: stop.signal, connection });
   } catch (error) {
     if (!stop.signal.aborted) throw error;
     throw new CommandError(
-      `${titleOf(name)}: timed out after ${duration(timeout)}: the apiserver did not return its status`,
+      `${titleOf(name)}: timed out after ${duration(timeoutMs)}: the apiserver did not return its status`,
       { cause: error },
     );
   } finally {
@@ -83,7 +83,7 @@ async function startWatching(
 async function waitForGoal(
   watching: Watching,
   view: WaitView,
-  { goal: { maintenance, stage, timeout }, clock }: { goal: Goal; clock: Clock },
+  { goal: { maintenance, stage, timeoutMs }, clock }: { goal: Goal; clock: Clock },
 ): Promise<readonly string[]> {
   const title = titleOf(maintenance.metadata.name);
   let newest = maintenance;
@@ -100,7 +100,7 @@ async function waitForGoal(
       const { lastError } = watching;
       const lost = lastError === undefined ? '' : `; the connection was lost: ${lastError}`;
       throw new CommandError(
-        `${title}: timed out after ${duration(timeout)}, still waiting for ${listed(result.on)}${lost}`,
+        `${title}: timed out after ${duration(timeoutMs)}, still waiting for ${listed(result.on)}${lost}`,
       );
     }
     // Limits the refresh rate.

@@ -76,7 +76,7 @@ export function addWindowVerbs(program: Command): void {
       date,
     )
     .action(actionOf(skip));
-  verb('pause', 'start no further node, and open no window; nodes in progress continue')
+  verb('pause', 'start no more nodes, and open no window; nodes in progress continue')
     .option('--reason <text>', 'why, for others who look at the window; default: the time', pauseReason)
     .action(actionOf(pause));
   verb('resume', 'undo pause').action(actionOf(resume));
@@ -200,7 +200,7 @@ async function pause(
   const paused = isPaused ? 'unchanged: already paused' : 'paused';
   return window.status?.active === undefined
     ? `${paused}: it does not open until resume`
-    : `${paused}: it starts no further node and does not open until resume; nodes in progress continue`;
+    : `${paused}: it starts no more nodes and does not open until resume; nodes in progress continue`;
 }
 
 /** Undoes every pause of the window, but not what its manifest says. */

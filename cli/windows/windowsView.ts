@@ -65,7 +65,7 @@ export interface WindowText {
   /** The schedule and the next openings. */
   readonly times: readonly string[];
   readonly progress: string;
-  /** Why the window does not open or starts no further node, and how to change that. */
+  /** Why the window does not open or starts no more nodes, and how to change that. */
   readonly waiting: readonly string[];
   /** Conditions that require action. */
   readonly problems: readonly string[];

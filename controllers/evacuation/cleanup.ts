@@ -21,10 +21,10 @@ interface Deps {
 
 export interface CleanupTiming {
   /** Evacuations of a namespace are kept, to be deleted together, until no pod of one has gone for this long. */
-  readonly stillGoingMs: number;
+  readonly quietPeriodMs: number;
 }
 
-export const defaultCleanupTiming: CleanupTiming = { stillGoingMs: 3_000 };
+export const defaultCleanupTiming: CleanupTiming = { quietPeriodMs: 3_000 };
 
 /** Number of Evacuations that are deleted or released in parallel. */
 const workers = 16;
@@ -155,7 +155,7 @@ export class EvacuationCleanup {
     const since = due.map((evacuation) => this.#due.get(keyOf(evacuation)) ?? 0);
     const [first, last] = [Math.min(...since), Math.max(...since)];
     const nowMs = Date.now();
-    if (nowMs - last > this.#timing.stillGoingMs || nowMs - first > maxDelayMs) return false;
+    if (nowMs - last > this.#timing.quietPeriodMs || nowMs - first > maxDelayMs) return false;
     const isGoing = (evacuation: Evacuation) => {
       const pod = podOf(this.#cluster, evacuation);
       return pod === undefined || pod.metadata.deletionTimestamp !== undefined;

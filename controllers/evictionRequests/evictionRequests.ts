@@ -6,7 +6,7 @@ import { isFinished } from '../../domain/common/pod.ts';
 import type { EvictionEnd } from '../../domain/evictionRequests/conditions.ts';
 import { isFinal } from '../../domain/evacuation/evictionRequest.ts';
 import {
-  type EvictionWorld,
+  type EvictionSnapshot,
   lifecycleEvictionName,
   nextStep,
   type Step,
@@ -108,24 +108,24 @@ export class EvictionRequestController {
 
   /** Takes one step after the other, each decided from the result of the one before. */
   async #advance(key: string): Promise<Requeue | undefined> {
-    let world = await this.#observe(key);
+    let snapshot = await this.#observe(key);
     let isConfirmed = false;
-    for (let steps = 0; world !== undefined && !this.#deps.others.hasController; steps++) {
+    for (let steps = 0; snapshot !== undefined && !this.#deps.others.hasController; steps++) {
       if (steps === maxSteps) throw new Error(`no end after ${maxSteps} writes`);
-      const step = nextStep(world);
-      if (step.kind === 'Wait') return waitOf(step, world.now);
-      if (step.kind === 'CreateEviction' && world.evictions.length > 0 && !isConfirmed) {
-        world = await this.#confirmed(world);
+      const step = nextStep(snapshot);
+      if (step.kind === 'Wait') return waitOf(step, snapshot.now);
+      if (step.kind === 'CreateEviction' && snapshot.evictions.length > 0 && !isConfirmed) {
+        snapshot = await this.#confirmed(snapshot);
         isConfirmed = true;
         continue;
       }
-      world = await this.#perform(step, world);
+      snapshot = await this.#perform(step, snapshot);
     }
     return undefined;
   }
 
   /** Returns everything about the target; undefined when nothing is left of it. */
-  async #observe(key: string): Promise<EvictionWorld | undefined> {
+  async #observe(key: string): Promise<EvictionSnapshot | undefined> {
     const { cluster, view } = this.#deps;
     const requests = view.requests.byIndex(byTarget, key);
     const evictions = view.evictions.byIndex(byTarget, key);
@@ -172,19 +172,22 @@ export class EvictionRequestController {
   }
 
   /** Reads the requests again: a late informer must not show a settled request as a new one, for which a pod would be evicted again. */
-  async #confirmed(world: EvictionWorld): Promise<EvictionWorld> {
+  async #confirmed(snapshot: EvictionSnapshot): Promise<EvictionSnapshot> {
     const { kube } = this.#deps.cluster;
     const read = await Promise.all(
-      world.requests.map(({ metadata: { namespace, name } }) =>
+      snapshot.requests.map(({ metadata: { namespace, name } }) =>
         kube.get(resources.evictionRequests, { namespace, name }),
       ),
     );
-    const uids = new Set(world.requests.map(({ metadata }) => metadata.uid));
+    const uids = new Set(snapshot.requests.map(({ metadata }) => metadata.uid));
     const requests = read.filter((one) => one !== undefined).filter(({ metadata }) => uids.has(metadata.uid));
-    return { ...world, requests };
+    return { ...snapshot, requests };
   }
 
-  async #perform(step: Exclude<Step, { kind: 'Wait' }>, world: EvictionWorld): Promise<EvictionWorld> {
+  async #perform(
+    step: Exclude<Step, { kind: 'Wait' }>,
+    snapshot: EvictionSnapshot,
+  ): Promise<EvictionSnapshot> {
     const { kube } = this.#deps.cluster;
     const { onEnd } = this.#deps;
     switch (step.kind) {
@@ -192,7 +195,7 @@ export class EvictionRequestController {
         const created = await kube.create(resources.evictions, step.eviction, {
           fieldManager: FIELD_MANAGER,
         });
-        return { ...world, evictions: [...world.evictions, created] };
+        return { ...snapshot, evictions: [...snapshot.evictions, created] };
       }
       case 'UpdateMetadata': {
         const { labels, ownerReferences } = step;
@@ -201,7 +204,7 @@ export class EvictionRequestController {
         const changed = await kube.mergePatch(resources.evictions, keyOf(metadata), patch, {
           fieldManager: FIELD_MANAGER,
         });
-        return withEviction(world, changed);
+        return withEviction(snapshot, changed);
       }
       case 'UpdateEviction': {
         const patch = { metadata: versionOf(step.eviction), status: step.status };
@@ -209,9 +212,9 @@ export class EvictionRequestController {
           subresource: 'status',
           fieldManager: FIELD_MANAGER,
         });
-        const end = this.#events.record(step.eviction, changed, world.pod);
+        const end = this.#events.record(step.eviction, changed, snapshot.pod);
         if (end !== undefined) onEnd?.(end);
-        return withEviction(world, changed);
+        return withEviction(snapshot, changed);
       }
       case 'UpdateRequest': {
         const patch = { metadata: versionOf(step.request), status: step.status };
@@ -222,7 +225,10 @@ export class EvictionRequestController {
           { subresource: 'status', fieldManager: FIELD_MANAGER },
         );
         this.#events.recordRequest(step.request, changed);
-        return { ...world, requests: world.requests.map((one) => (isSame(one, changed) ? changed : one)) };
+        return {
+          ...snapshot,
+          requests: snapshot.requests.map((one) => (isSame(one, changed) ? changed : one)),
+        };
       }
       default:
         return assertNever(step);
@@ -252,6 +258,6 @@ function isSame(a: EvictionRequest | LifecycleEviction, b: EvictionRequest | Lif
   return a.metadata.uid === b.metadata.uid;
 }
 
-function withEviction(world: EvictionWorld, changed: LifecycleEviction): EvictionWorld {
-  return { ...world, evictions: world.evictions.map((one) => (isSame(one, changed) ? changed : one)) };
+function withEviction(snapshot: EvictionSnapshot, changed: LifecycleEviction): EvictionSnapshot {
+  return { ...snapshot, evictions: snapshot.evictions.map((one) => (isSame(one, changed) ? changed : one)) };
 }

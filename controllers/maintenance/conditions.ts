@@ -4,8 +4,9 @@ import type { NodeMaintenance } from '../../api/nodeMaintenance.ts';
 import { type ConditionFacts, withCondition } from '../../domain/common/conditions.ts';
 import { emptyStatus } from '../../domain/maintenance/status.ts';
 import type { Kube } from '../../kube/client.ts';
-import { isKubeError } from '../../kube/errors.ts';
+import { ignoreNotFound } from '../../kube/errors.ts';
 import { resources } from '../../kube/resources.ts';
+import { retryOnConflict } from '../../kube/retryOnConflict.ts';
 
 const attempts = 3;
 
@@ -19,7 +20,7 @@ export async function publishCondition(
   facts: ConditionFacts,
   now: Date = kube.now(),
 ): Promise<boolean> {
-  for (let attempt = 1; ; attempt++) {
+  return retryOnConflict(attempts, async () => {
     const latest = await kube.get(resources.nodeMaintenances, { name });
     if (latest === undefined || latest.metadata.uid !== uid) return false;
     const before = latest.status ?? emptyStatus;
@@ -28,12 +29,9 @@ export async function publishCondition(
     const status = latest.status === undefined ? { ...emptyStatus, conditions } : { conditions };
     const body = { metadata: { uid, resourceVersion: latest.metadata.resourceVersion }, status };
     const options = { subresource: 'status', fieldManager: FIELD_MANAGER };
-    try {
-      await kube.mergePatch(resources.nodeMaintenances, { name }, body, options);
-      return true;
-    } catch (error) {
-      if (isKubeError(error, 'NotFound')) return false;
-      if (!isKubeError(error, 'Conflict') || attempt === attempts) throw error;
-    }
-  }
+    const patched = await kube
+      .mergePatch(resources.nodeMaintenances, { name }, body, options)
+      .catch(ignoreNotFound);
+    return patched !== undefined;
+  });
 }

@@ -52,7 +52,7 @@ export async function runMaintenanceController(deps: Deps, signal: AbortSignal):
   const stalled = new StalledRuns(deps);
   const reconciler = new MaintenanceReconciler(deps, stalled);
   const unsubscribe = cluster.maintenances.subscribe(({ type, object: { metadata } }) => {
-    if (type === 'Deleted') reconciler.deleted(metadata.name, metadata.uid ?? '');
+    if (type === 'Deleted') reconciler.onDeleted(metadata.name, metadata.uid ?? '');
     queue.add(metadata.name);
   });
   const unsubscribeAvailability = availability.subscribe(() => {
@@ -73,7 +73,7 @@ export async function runMaintenanceController(deps: Deps, signal: AbortSignal):
   const watching = watchClosedRuns(
     deps,
     (run) => {
-      reconciler.closed(run);
+      reconciler.onRunClosed(run);
       queue.add(run.name);
     },
     signal,
@@ -125,11 +125,11 @@ class MaintenanceReconciler {
     return [...new Set([...existing, ...this.#deleted.keys()])];
   }
 
-  deleted(name: string, uid: string): void {
+  onDeleted(name: string, uid: string): void {
     this.#deleted.set(name, uid);
   }
 
-  closed(run: ClosedRun): void {
+  onRunClosed(run: ClosedRun): void {
     this.#closed.set(run.name, run);
   }
 

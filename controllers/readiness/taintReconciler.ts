@@ -96,10 +96,10 @@ export class TaintReconciler {
     // Only after the patch: the status never reports a node as ready while its taint still exists.
     state.status = decision.status;
     statusQueue.addAfter(node.metadata.name, state.statusWrittenAtMs + statusIntervalMs - performance.now());
-    const { changesAt } = decision;
-    return changesAt === undefined
+    const { changesAtMs } = decision;
+    return changesAtMs === undefined
       ? undefined
-      : { requeueAfterMs: Math.min(changesAt - input.now, maxRequeueMs) };
+      : { requeueAfterMs: Math.min(changesAtMs - input.now, maxRequeueMs) };
   }
 
   #inputFor(node: Node, gates: readonly NodeReadinessGate[], generation: number): ReadinessInput {

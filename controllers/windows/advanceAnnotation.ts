@@ -148,7 +148,7 @@ async function canUncordon(
   const node = work === 'Reboot' ? await kube.get(resources.nodes, { name }) : nodes.get(name);
   const window = windows.get(windowMaintenance.window);
   const job = await readWorkJob(kube, possibleJobRef(windowMaintenance.maintenance));
-  const lastHeartbeat = node && (await kubeletRenewTimeMs(kube, node.metadata.name));
+  const lastHeartbeatMs = node && (await kubeletRenewTimeMs(kube, node.metadata.name));
   const context = {
     revision: window && revisionOf(window.spec),
     policy: 'Finish',
@@ -158,5 +158,5 @@ async function canUncordon(
     readyTimeoutSeconds: window?.spec.rollout.readyTimeoutSeconds ?? 0,
     nowMs: kube.now().getTime(),
   } as const;
-  return canUncordonWhileClosed(nodeStepInput({ windowMaintenance, node, job, lastHeartbeat }, context));
+  return canUncordonWhileClosed(nodeStepInput({ windowMaintenance, node, job, lastHeartbeatMs }, context));
 }

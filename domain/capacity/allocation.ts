@@ -1,7 +1,7 @@
 import type { Pod } from '../../api/core.ts';
 import { compareNames } from '../common/names.ts';
 import { type ClusterFacts, ClusterState } from './clusterState.ts';
-import type { DrainObstacle } from './obstacle.ts';
+import type { StoppedReason } from './stoppedReason.ts';
 import { type Misfit, Placer } from './placement.ts';
 
 /** A drain whose pods need places on other nodes. */
@@ -10,9 +10,9 @@ export interface PlacedDrain {
   readonly createdAt: string;
   /** Its pods wait until they fit. Other drains only report which pods do not fit. */
   readonly waits: boolean;
-  /** Why it does not go on by itself. Undefined: it proceeds. */
-  readonly obstacle: DrainObstacle | undefined;
-  /** Once it is drained, its nodes are returned without a person. */
+  /** Why it does not proceed by itself. Undefined: it proceeds. */
+  readonly stoppedReason: StoppedReason | undefined;
+  /** Once it is drained, its nodes are returned without an operator. */
   readonly endsByItself: boolean;
   /** Its pods that have not started to leave, in the order in which they leave. */
   readonly pods: readonly Pod[];
@@ -26,18 +26,18 @@ export interface UnplacedPod {
 /** What a drain may place now. */
 export interface DrainAllocation {
   readonly name: string;
-  /** Pods that fit on no node, or would use a place that another drain is to have. */
+  /** Pods that fit on no node, or would use a place that is allocated to another drain. */
   readonly unplaced: readonly UnplacedPod[];
   /** Names of the drains that are served first, if their places are what is missing. */
   readonly servedFirst: readonly string[];
-  /** Other drains that keep their nodes until someone acts, if pods have no place. */
+  /** Other drains that keep their nodes until an operator acts, if pods have no place. */
   readonly stopped: readonly StoppedDrain[];
 }
 
-/** A drain that does not go on by itself. */
+/** A drain that does not proceed by itself. */
 export interface StoppedDrain {
   readonly name: string;
-  readonly obstacle: DrainObstacle;
+  readonly stoppedReason: StoppedReason;
 }
 
 /** Drains that are tried as a whole. Drains beyond these are served in the order of their age. */
@@ -45,8 +45,8 @@ const maxTried = 20;
 
 /**
  * Divides the free places among drains. `reserved` are pods without a place that will need one, whatever is decided here. By age, each drain
- * whose remaining pods fit together gets places for all of them, so that it finishes and its nodes are returned. Of several others, none
- * takes a place that could let another one finish later. If no drain fits as a whole, they are served pod by pod, the oldest first. Drains that
+ * whose remaining pods fit together gets places for all of them, so that it finishes and its nodes are returned. Drains that do not fit as a whole
+ * start nothing while another drain could finish, so that they do not take its capacity. If no drain fits as a whole, they are served pod by pod, the oldest first. Drains that
  * do not wait come later, because they evict anyway. Drains that do not proceed come last and hold nobody back, for they may return no node.
  * The result does not depend on the order of the drains.
  */
@@ -61,7 +61,7 @@ export function allocate(
   const byAge = drains.toSorted(
     (a, b) => compareNames(a.createdAt, b.createdAt) || compareNames(a.name, b.name),
   );
-  const proceeding = byAge.filter(({ obstacle }) => obstacle === undefined);
+  const proceeding = byAge.filter(({ stoppedReason }) => stoppedReason === undefined);
   const waiting = proceeding.filter(({ waits }) => waits);
   const missing = new Map(
     byAge.filter(({ waits }) => waits).map((drain) => [drain.name, tried(cluster, placer, drain)] as const),
@@ -87,7 +87,9 @@ export function allocate(
     ...whole.map(({ name }) => ({ name, unplaced: [], servedFirst: [], stopped: [] })),
     ...rest.map((drain, index) => serve(drain, before(rest.slice(0, index)))),
     ...proceeding.filter(({ waits }) => !waits).map((drain) => serve(drain, [])),
-    ...byAge.filter(({ obstacle }) => obstacle !== undefined).map((drain) => serve(drain, before(rest))),
+    ...byAge
+      .filter(({ stoppedReason }) => stoppedReason !== undefined)
+      .map((drain) => serve(drain, before(rest))),
   ];
 }
 
@@ -106,14 +108,14 @@ function servedFirst(
 }
 
 function stoppedDrains(drains: readonly PlacedDrain[], except: PlacedDrain): StoppedDrain[] {
-  return drains.flatMap(({ name, obstacle }) =>
-    obstacle === undefined || name === except.name ? [] : [{ name, obstacle }],
+  return drains.flatMap(({ name, stoppedReason }) =>
+    stoppedReason === undefined || name === except.name ? [] : [{ name, stoppedReason }],
   );
 }
 
 /** A drain that is paused takes no place. */
-function unplacedOf({ obstacle }: PlacedDrain): typeof tried {
-  return obstacle === 'Paused' ? tried : placedOneByOne;
+function unplacedOf({ stoppedReason }: PlacedDrain): typeof tried {
+  return stoppedReason === 'Paused' ? tried : placedOneByOne;
 }
 
 /** Returns the pods of the drain that would not fit if it were the only one. */

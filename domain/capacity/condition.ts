@@ -6,7 +6,7 @@ import { podName } from '../common/pod.ts';
 import { numbered } from '../common/text.ts';
 import type { StoppedDrain, UnplacedPod } from './allocation.ts';
 import { type CapacityDeadlock, deadlockMessage, type StrandedPod } from './deadlock.ts';
-import { obstacleText } from './obstacle.ts';
+import { stoppedReasonText } from './stoppedReason.ts';
 import { misfitText } from './placement.ts';
 
 /** Condition of a NodeMaintenance whose pods wait for capacity, or did not fit on other nodes once. */
@@ -92,7 +92,7 @@ const maxNames = 3;
 
 function servedFirstMessage({ unplaced, servedFirst, stopped }: CapacityFacts): string {
   const names = listed(servedFirst, maxNames);
-  return `${numbered(unplaced.length, 'pod')} ${unplaced.length === 1 ? 'waits' : 'wait'} for places that NodeMaintenance ${names} is to have first: ${podNames(unplaced.map(({ pod }) => pod))}.${stoppedNote(stopped)}`;
+  return `${numbered(unplaced.length, 'pod')} ${unplaced.length === 1 ? 'waits' : 'wait'} because free capacity is allocated to NodeMaintenance ${names} first: ${podNames(unplaced.map(({ pod }) => pod))}.${stoppedNote(stopped)}`;
 }
 
 function unplacedMessage({ unplaced, waits, stopped }: CapacityFacts): string {
@@ -106,8 +106,8 @@ function unplacedMessage({ unplaced, waits, stopped }: CapacityFacts): string {
 /** Names the maintenances that do not return their nodes by themselves, with the reason. */
 function stoppedNote(stopped: readonly StoppedDrain[]): string {
   if (stopped.length === 0) return '';
-  const texts = stopped.map(({ name, obstacle }) => `${name} (${obstacleText(obstacle)})`);
-  return ` Until someone acts, nodes are kept by NodeMaintenance ${listed(texts, maxNames)}.`;
+  const texts = stopped.map(({ name, stoppedReason }) => `${name} (${stoppedReasonText(stoppedReason)})`);
+  return ` NodeMaintenance ${listed(texts, maxNames)} ${stopped.length === 1 ? 'keeps its' : 'keep their'} nodes until an operator acts.`;
 }
 
 /** Formats `shop/web-1 (0/5 nodes are available: ...), shop/web-2 (...) and 4 more`. */

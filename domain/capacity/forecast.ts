@@ -67,7 +67,7 @@ function placed({ nodes, drained, pods, volumes, leaves, nowMs }: ForecastInput)
     name: '',
     createdAt: '',
     waits: true,
-    obstacle: undefined,
+    stoppedReason: undefined,
     endsByItself: false,
     pods: leaving,
   };

@@ -15,7 +15,7 @@ export function listed(names: readonly string[], max = maxNames): string {
 /** Long names are shortened in messages, so that three of them fit. */
 const maxShownLength = 63;
 
-/** Returns the name, without its middle if it is longer than most names are. Beginning and end tell names of a series apart. */
+/** Returns the name, without its middle if it is longer than most names are. Beginning and end distinguish the names of a series. */
 export function shortened(name: string): string {
   if (name.length <= maxShownLength) return name;
   const kept = maxShownLength - 1;

@@ -30,7 +30,7 @@ export function deniedMessage({ because, permission }: DeniedNode): string {
   return `${what}: ${oneLine(because, maxReasonLength)}.`;
 }
 
-/** Returns the condition that tells whether the requester may maintain all nodes of the maintenance. */
+/** Returns the condition that reports whether the requester may maintain all nodes of the maintenance. */
 export function nodesAuthorizedCondition(denied: readonly DeniedNode[]): ConditionFacts {
   const type = NODES_AUTHORIZED;
   const [first] = denied;

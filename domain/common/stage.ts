@@ -97,7 +97,7 @@ export function hasStarted(
 
 /**
  * Returns true if the condition Drained is True for this generation of the object. After an edit of its selector, and for a restored object, whose
- * generations start again, that of another generation tells nothing.
+ * generations start again, that of another generation says nothing.
  */
 export function isDrained({ metadata, status }: Pick<NodeMaintenance, 'metadata' | 'status'>): boolean {
   const drained = status?.conditions.find(({ type }) => type === 'Drained');

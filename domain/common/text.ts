@@ -51,7 +51,7 @@ export function numbered(count: number, noun: string): string {
   return `${count} ${noun}${count === 1 ? '' : 's'}`;
 }
 
-/** Returns the FNV-1a hash of a text in eight digits. It tells versions apart, and is no protection against someone who constructs a collision. */
+/** Returns the FNV-1a hash of a text in eight digits. It distinguishes versions, and is no protection against someone who constructs a collision. */
 export function hashed(text: string): string {
   let hash = 0x811c9dc5;
   for (let i = 0; i < text.length; i++) hash = Math.imul(hash ^ text.charCodeAt(i), 0x01000193);

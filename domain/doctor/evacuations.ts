@@ -8,7 +8,7 @@ import { hasResponded, ownEvacuators, registeredEvacuators } from '../evacuation
 import { durationText, error, type Finding, listedFindings, warning } from './finding.ts';
 import type { StuckTiming } from './maintenances.ts';
 
-/** Judges Evacuations that do not end. */
+/** Checks Evacuations that do not end. */
 export function evacuationFindings(
   evacuations: readonly Evacuation[],
   pods: readonly Pod[],
@@ -58,7 +58,7 @@ export interface EvacuatorFacts {
 /** A longer silence is not that of an evacuator that is busy. */
 const silentAfterMs = 60_000;
 
-/** Judges the evacuator classes that pods name and that are not built in: does a program serve them? */
+/** Checks the evacuator classes that pods name and that are not built in: does a program serve them? */
 export function evacuatorFindings(
   { pods, evacuations, leading }: EvacuatorFacts,
   { now, stuckAfterMs }: StuckTiming,

@@ -16,7 +16,7 @@ export interface EvictionRequestFacts {
   readonly pods: readonly Pod[];
 }
 
-/** Judges the EvictionRequests of node maintenance: does a controller serve them, and do they end? None: there is nothing to say. */
+/** Checks the EvictionRequests of node maintenance: does a controller serve them, and do they end? None: there is nothing to say. */
 export function evictionRequestFindings(
   { requests, evictions, pods }: EvictionRequestFacts,
   timing: StuckTiming,

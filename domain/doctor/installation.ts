@@ -4,7 +4,7 @@ import { listed } from '../common/names.ts';
 import { numbered } from '../common/text.ts';
 import { error, type Finding, ok, warning } from './finding.ts';
 
-/** Judges the version of the apiserver, and what makes the mutations. */
+/** Checks the version of the apiserver, and what makes the mutations. */
 export function kubernetesFindings({
   version,
   policies,
@@ -55,7 +55,7 @@ export interface InstallationFacts {
 const applyRemedy =
   'apply the manifests of the release that the workers run (kubectl apply --server-side -k deploy, the Helm chart, or npm start -- --install), and use the plugin of that release';
 
-/** Judges the installed CRDs, policies and webhooks. */
+/** Checks the installed CRDs, policies and webhooks. */
 export function installationFindings({
   version,
   namespace,
@@ -93,7 +93,7 @@ export interface AccountPermissions {
   denied: readonly string[];
 }
 
-/** Judges the permissions of the processes. */
+/** Checks the permissions of the processes. */
 export function accountFindings(accounts: readonly AccountPermissions[]): Finding[] {
   return accounts.map(({ account, reviewed, denied }) =>
     denied.length === 0

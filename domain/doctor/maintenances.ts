@@ -17,7 +17,7 @@ export interface StuckTiming {
   readonly stuckAfterMs: number;
 }
 
-/** Judges maintenances that make no progress. */
+/** Checks maintenances that make no progress. */
 export function maintenanceFindings(
   maintenances: readonly NodeMaintenance[],
   timing: StuckTiming,
@@ -31,7 +31,7 @@ export function maintenanceFindings(
   );
 }
 
-/** Judges windows that do not open or do not proceed. */
+/** Checks windows that do not open or do not proceed. */
 export function windowFindings(
   windows: readonly MaintenanceWindow[],
   { now, stuckAfterMs }: StuckTiming,

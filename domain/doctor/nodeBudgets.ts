@@ -2,7 +2,7 @@ import type { NodeDisruptionBudget } from '../../api/nodeDisruptionBudget.ts';
 import { compareNames } from '../common/names.ts';
 import { type Finding, listedFindings, warning } from './finding.ts';
 
-/** Judges NodeDisruptionBudgets that let no window start, or that limit nothing. Returns no finding if there are none. */
+/** Checks NodeDisruptionBudgets that let no window start, or that limit nothing. Returns no finding if there are none. */
 export function nodeBudgetFindings(budgets: readonly NodeDisruptionBudget[]): Finding[] {
   const findings = budgets
     .toSorted((a, b) => compareNames(a.metadata.name, b.metadata.name))
@@ -16,7 +16,7 @@ export function nodeBudgetFindings(budgets: readonly NodeDisruptionBudget[]): Fi
   return findings.length === 0 ? [] : listedFindings(findings, '');
 }
 
-/** By the reason of condition Exhausted. */
+/** Reason of condition Exhausted -> remedy. */
 const remedies = new Map([
   ['NoneAllowed', 'increase its spec.maxUnavailable, unless no window is to start a node'],
   ['NoNodeSelected', 'compare it with kubectl get nodes --show-labels, or delete the budget'],

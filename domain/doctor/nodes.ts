@@ -17,7 +17,7 @@ import type { StuckTiming } from './maintenances.ts';
 
 const maintenanceGate: typeof MAINTENANCE_GATE = 'nodemaintenance.k8s.io/maintenance';
 
-/** Judges the maintenance Leases of nodes. `ourHolder` is that of the installation. */
+/** Checks the maintenance Leases of nodes. `ourHolder` is that of the installation. */
 export function leaseFindings(
   {
     leases,
@@ -61,7 +61,7 @@ export interface NodeFacts {
   readonly agentLeases: readonly Lease[];
 }
 
-/** Judges what is left on nodes without a maintenance, and nodes whose readiness gates stay closed. */
+/** Checks what is left on nodes without a maintenance, and nodes whose readiness gates stay closed. */
 export function nodeFindings(facts: NodeFacts, timing: StuckTiming): Finding[] {
   const held = heldNodes(facts.maintenances);
   const readinesses = new Map(facts.readinesses.map((one) => [one.metadata.name, one]));

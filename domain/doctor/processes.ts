@@ -15,7 +15,7 @@ export interface ProcessFacts {
   readonly now: number;
 }
 
-/** Judges the processes of the installation, and which of them leads the control loops. */
+/** Checks the processes of the installation, and which of them leads the control loops. */
 export function processFindings(facts: ProcessFacts): Finding[] {
   const { processes, namespace } = facts;
   const live = processes.filter(({ state }) => state === 'Live');
@@ -105,7 +105,7 @@ export interface ClockFacts {
 /** Clocks are compared with times of whole seconds. */
 const toleratedSkewMs = 5_000;
 
-/** Judges clocks: Leases and certificates rely on them. */
+/** Checks clocks: Leases and certificates rely on them. */
 export function clockFindings(clocks: readonly ClockFacts[], local: number): Finding[] {
   const skewed = clocks.filter(({ skewMs }) => Math.abs(skewMs) > toleratedSkewMs);
   const remedy = 'synchronize it (NTP): Leases, tokens and certificates rely on it';

@@ -66,7 +66,7 @@ export type TemporalFacts =
 const silentAfterMs = 120_000;
 const secondsPerDay = 86_400;
 
-/** Judges Temporal as the user of the command sees it. */
+/** Checks Temporal as the user of the command sees it. */
 export function temporalFindings(facts: TemporalFacts): Finding[] {
   if (facts.kind === 'Unavailable') return unavailable(facts);
   return [

@@ -40,7 +40,7 @@ export interface WebhookFacts {
 const serverRemedy =
   'start the admission server (a worker with the component admission, or deploy/admission-server), and check that the apiserver reaches its port 9443: NetworkPolicies, firewalls, and the network of the control plane';
 
-/** Judges whether the apiserver reaches the admission server. */
+/** Checks whether the apiserver reaches the admission server. */
 export function webhookFindings(facts: WebhookFacts): Finding[] {
   const { webhooks, probe, readyEndpoints, missingMutations } = facts;
   const unregistered = webhooks?.filter(({ caBundle }) => caBundle === '') ?? [];
@@ -144,7 +144,7 @@ export interface CertificateFacts {
   readonly notAfter: number;
 }
 
-/** Judges the authorities in the caBundle: the server renews one after two thirds of its lifetime. */
+/** Checks the authorities in the caBundle: the server renews one after two thirds of its lifetime. */
 export function certificateFindings(
   bundles: readonly { webhook: string; authorities: readonly CertificateFacts[] | undefined }[],
   now: number,

@@ -40,7 +40,7 @@ export interface DrainSnapshot {
 export type WaitingSnapshot = WaitingNode &
   Pick<NodeSnapshot, 'pods' | 'agent'> & {
     /** The maintenance cordoned the node before it had to wait. */
-    wasCordonedByMaintenance: boolean;
+    hasCordonRecord: boolean;
   };
 
 export interface DrainDecision {
@@ -85,7 +85,7 @@ export interface BlockedPod {
 export function decideDrain(observed: DrainSnapshot): DrainDecision {
   const { maintenance } = observed;
   const deletions = deletionsOf(observed);
-  const snapshot = fastForwarded(observed, deletions);
+  const snapshot = withDeadlineTargets(observed, deletions);
   const resolved = resolveContention(snapshot.maintenances, snapshot.nodes);
   const [oldest, ...younger] = deadlockOf(resolved, maintenance);
   const breaksDeadlock = oldest?.name === maintenance;
@@ -147,7 +147,7 @@ function deletionsOf({ maintenance, maintenances, nodes, deletion }: DrainSnapsh
  * Returns the snapshot with drain targets on the nodes of the maintenance that reach the last tier in which the deadline deletes pods: no pod
  * is deleted that the targets do not select, and DaemonSets do not return pods to targeted nodes. The position does not change: pods of the current tier may be stuck.
  */
-function fastForwarded(snapshot: DrainSnapshot, { due }: DeadlineDecision): DrainSnapshot {
+function withDeadlineTargets(snapshot: DrainSnapshot, { due }: DeadlineDecision): DrainSnapshot {
   const own = snapshot.maintenances.find(({ name }) => name === snapshot.maintenance);
   // In the order of their tiers.
   const last = due.at(-1);
@@ -214,7 +214,7 @@ function statusOfWaiting(node: WaitingSnapshot, { published }: DrainSnapshot): N
 
 /** Returns false for a node that was drained before someone else acquired its Lease: a technician may acquire it for the work itself. */
 function isUndrained(node: WaitingSnapshot): boolean {
-  return !node.wasCordonedByMaintenance || evacuableOf(node).length > 0;
+  return !node.hasCordonRecord || evacuableOf(node).length > 0;
 }
 
 function evacuableOf(node: WaitingSnapshot): readonly PodSnapshot[] {

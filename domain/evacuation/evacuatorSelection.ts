@@ -287,7 +287,7 @@ function progressOf(
 
 /**
  * Reports whether the active evacuator has written anything to the status since it became active. An Evacuation without
- * `activeEvacuatorSince` counts as responded: its evacuator was activated by an earlier release.
+ * `activeEvacuatorSince` counts as responded: it is not known when the evacuator was activated.
  */
 export function hasResponded({ status }: Pick<Evacuation, 'status'>): boolean {
   const { activeEvacuatorClass, activeEvacuatorSince, evacuationProgressTimestamp } = status ?? {};

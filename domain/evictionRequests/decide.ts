@@ -33,7 +33,7 @@ import {
 } from './responders.ts';
 
 /** All that concerns the eviction of one pod. */
-export interface EvictionWorld {
+export interface EvictionSnapshot {
   readonly namespace: string;
   readonly target: EvictionTarget['pod'];
   /** The EvictionRequests for the pod. */
@@ -77,7 +77,7 @@ export type Step =
 /** A responder has this long to report its completion after the pod is gone. */
 export const completionGraceMs = 5_000;
 
-interface Facts extends EvictionWorld {
+interface Facts extends EvictionSnapshot {
   /** The Eviction that counts. */
   readonly current: LifecycleEviction | undefined;
 }
@@ -95,8 +95,8 @@ const rules: readonly ((facts: Facts) => Step | undefined)[] = [
 ];
 
 /** Returns what to write next for the eviction of a pod. */
-export function nextStep(world: EvictionWorld): Step {
-  const facts = { ...world, current: currentEviction(world.evictions) };
+export function nextStep(snapshot: EvictionSnapshot): Step {
+  const facts = { ...snapshot, current: currentEviction(snapshot.evictions) };
   for (const rule of rules) {
     const step = rule(facts);
     if (step !== undefined) return step;

@@ -13,9 +13,9 @@ export interface OtherWriter {
 
 /** An Eviction with those who have written it, in place of its managedFields. */
 export interface ObservedEviction extends LifecycleEviction {
-  /** Of what the controller of EvictionRequests writes. */
+  /** Who has written fields that the controller of EvictionRequests writes. */
   readonly controllers: readonly OtherWriter[];
-  /** Of what the imperative responder reports. */
+  /** Who has written the progress that the imperative responder reports. */
   readonly imperativeResponders: readonly OtherWriter[];
 }
 

@@ -43,7 +43,7 @@ export function waitingMessage(node: WaitingNode): string {
   return `Waiting for the maintenance Lease of the node: ${oneLine(node.because, maxReasonLength)}.`;
 }
 
-/** Returns the condition that tells whether the maintenance holds the Leases of all its nodes. */
+/** Returns the condition that reports whether the maintenance holds the Leases of all its nodes. */
 export function nodeLeasesCondition(waiting: readonly NodeWithoutLease[]): ConditionFacts {
   const type = NODE_LEASES_HELD;
   if (waiting.length === 0)

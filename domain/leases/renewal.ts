@@ -15,7 +15,7 @@ const heartbeatTimeout = 3 / 5;
 /** Shorter timeouts are missed by workers that are only slow. */
 const minTimeoutSeconds = 6;
 const maxTimeoutSeconds = 900;
-/** Of the workers of an installation without identity Leases. */
+/** Longest timeout where only heartbeats reveal that a worker has died, because identity Leases are disabled. */
 const maxRevealingSeconds = 60;
 
 /** Returns the interval in which an activity looks whether Leases are to be renewed. */

@@ -10,7 +10,7 @@ import { countsForEveryNode } from '../common/requester.ts';
 import { oneLine } from '../common/text.ts';
 import { evaluateGate, gatesOf, isEvaluated } from '../readiness/gates.ts';
 import { staleContainers } from '../readiness/reboots.ts';
-import { wasCordonedByMaintenance } from './status.ts';
+import { hasCordonRecord } from './status.ts';
 
 /** The facts about a node that decide whether it is in service. */
 export interface NodeServiceInput {
@@ -93,7 +93,7 @@ export function notUncordonedReason(
 ): 'CordonedBefore' | 'NeverCordoned' | undefined {
   const record = recordOf(maintenance, node.metadata.name);
   if (record === undefined) return undefined;
-  if (!wasCordonedByMaintenance(record)) return 'NeverCordoned';
+  if (!hasCordonRecord(record)) return 'NeverCordoned';
   return isCordoned(node) && record.unschedulableBefore === true ? 'CordonedBefore' : undefined;
 }
 

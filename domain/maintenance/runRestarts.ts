@@ -31,7 +31,7 @@ export function afterRestart(
 
 const none: Restarts = { count: 0, failures: 0, latestMs: 0 };
 
-/** As many failures in a row are not a coincidence. */
+/** This many failures in a row are not a coincidence. */
 const reportedFailures = 3;
 
 export function failsRepeatedly({ failures }: Restarts): boolean {

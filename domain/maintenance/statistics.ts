@@ -4,7 +4,7 @@ import { podName } from '../common/pod.ts';
 import { isCompleted, stageOf } from '../common/stage.ts';
 import type { BlockedPod } from '../drain/decide.ts';
 import { BlockerReason, reportedBlocker } from '../evacuation/blocker.ts';
-import { wasCordonedByMaintenance } from './status.ts';
+import { hasCordonRecord } from './status.ts';
 
 /** Returns the seconds from the start of stage Drain until the maintenance was drained; undefined if it is not. */
 export function drainSecondsOf({ status }: NodeMaintenance): number | undefined {
@@ -34,7 +34,7 @@ export function nodesByStage(
 }
 
 function namesOfCordoned({ status }: NodeMaintenance): string[] {
-  return (status?.nodeStatuses ?? []).filter(wasCordonedByMaintenance).map(({ nodeRef }) => nodeRef.name);
+  return (status?.nodeStatuses ?? []).filter(hasCordonRecord).map(({ nodeRef }) => nodeRef.name);
 }
 
 /** The reasons that are counted. Evacuators write conditions too, so that a reason may be anything. */

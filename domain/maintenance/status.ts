@@ -89,7 +89,7 @@ export function withNodes(
   const selected = new Set(merged.map((node) => node.nodeRef.name));
   const noLongerSelected = status.nodeStatuses
     .filter(({ nodeRef: { name } }) => !selected.has(name) && existing.has(name))
-    .filter(wasCordonedByMaintenance)
+    .filter(hasCordonRecord)
     .map(deselected);
   return {
     ...status,
@@ -160,8 +160,8 @@ function mergedWith(
   };
 }
 
-/** Returns true if the maintenance has cordoned the node, or was about to: `unschedulableBefore` is recorded before the first change. */
-export function wasCordonedByMaintenance(node: NodeMaintenanceNodeStatus | undefined): boolean {
+/** Returns true if the state of the node before the maintenance is recorded, as it is before the maintenance changes the node for the first time. */
+export function hasCordonRecord(node: NodeMaintenanceNodeStatus | undefined): boolean {
   return node?.unschedulableBefore !== undefined;
 }
 

@@ -6,7 +6,7 @@ import { hasStarted, isCompleted, isDrained, stageOf, stagesAfter } from '../com
 import { entryText, planOf, positionOf } from '../drain/plan.ts';
 import { NODE_LEASES_HELD } from '../leases/nodeLease.ts';
 import { notUncordonedReason, outOfServiceReasons, recordOf } from './backInService.ts';
-import { wasCordonedByMaintenance } from './status.ts';
+import { hasCordonRecord } from './status.ts';
 import {
   isPaused,
   type MaintenanceSummaryInput,
@@ -58,7 +58,7 @@ function waitingForProgress(input: WaitInput): string[] {
 
 /** A node that was cordoned before the maintenance counts only when the maintenance has recorded that. */
 function waitingForCordon({ maintenance, nodes }: MaintenanceSummaryInput): string[] {
-  const isRecorded = (name: string) => wasCordonedByMaintenance(recordOf(maintenance, name));
+  const isRecorded = (name: string) => hasCordonRecord(recordOf(maintenance, name));
   const names = nodes
     .filter(({ node }) => !isCordoned(node) || !isRecorded(node.metadata.name))
     .map(({ node }) => node.metadata.name);

@@ -62,7 +62,7 @@ export interface ReadinessDecision {
   wantsTaint: boolean;
   status: NodeReadinessStatus;
   /** The time at which the decision changes even if nothing happens. Milliseconds since the epoch. */
-  changesAt?: number;
+  changesAtMs?: number;
 }
 
 /** Reports whether the policy was evaluated: its status reflects its current spec. */
@@ -227,8 +227,8 @@ export function decideReadiness(
   status.conditions = withCondition(previous?.conditions ?? [], ready, timeOf(now));
   const resetAt = readySince !== undefined && losses.losses > 0 ? readySince + lossResetMs : Infinity;
   const reportedAt = status.staleContainers !== undefined ? reportsCompleteAt(input, status) : Infinity;
-  const changesAt = Math.min(isDamped ? dampedUntil : Infinity, taintAt, resetAt, reportedAt);
-  return { wantsTaint, status, ...(changesAt === Infinity ? {} : { changesAt }) };
+  const changesAtMs = Math.min(isDamped ? dampedUntil : Infinity, taintAt, resetAt, reportedAt);
+  return { wantsTaint, status, ...(changesAtMs === Infinity ? {} : { changesAtMs }) };
 }
 
 /** Mirrors the Ready condition on the Node, for autoscalers, which read Nodes. Returns undefined for a node without gates. */

@@ -15,7 +15,7 @@ export interface StaticPodFacts {
   /** In the folder of the kubelet. */
   readonly present: readonly Manifest[];
   readonly held: readonly HeldManifest[];
-  /** Those with the label of the node. */
+  /** Evacuations with the label of the node. */
   readonly evacuations: readonly Evacuation[];
   readonly maintenances: readonly NodeMaintenance[];
   /** Keys of the pods that were put back because no apiserver answered. They run until the drain ends. */

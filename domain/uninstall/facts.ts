@@ -6,7 +6,7 @@ import type { NodeMaintenance } from '../../api/nodeMaintenance.ts';
 import type { NodeReadiness } from '../../api/nodeReadiness.ts';
 import type { Managed } from '../common/managedFields.ts';
 
-/** What node maintenance has left in a cluster and in Temporal. Objects are as the apiserver returns them. */
+/** Everything of node maintenance in a cluster and in Temporal. Objects are as the apiserver returns them. */
 export interface UninstallFacts {
   /** Milliseconds since 1970, by the clock of the apiserver. */
   readonly now: number;
@@ -17,20 +17,20 @@ export interface UninstallFacts {
   readonly maintenances: readonly NodeMaintenance[];
   readonly windows: readonly MaintenanceWindow[];
   readonly evacuations: readonly Evacuation[];
-  /** Those of node maintenance. */
+  /** The EvictionRequests that node maintenance has created. */
   readonly evictionRequests: readonly EvictionRequest[];
   readonly readinesses: readonly NodeReadiness[];
   readonly readinessPolicies: readonly KubeObject[];
   readonly budgets: readonly KubeObject[];
   readonly nodes: readonly (Node & Managed)[];
-  /** Only those with a scheduling gate or an annotation of node maintenance. */
+  /** Pods with a scheduling gate or an annotation of node maintenance. */
   readonly pods: readonly MarkedPod[];
-  /** Those of windows. */
+  /** Jobs of maintenance windows. */
   readonly jobs: readonly Job[];
   readonly nodeLeases: readonly Lease[];
   /** Identity Leases of node agents. */
   readonly agentLeases: readonly Lease[];
-  /** Of leader election and of the identities of processes. */
+  /** Leases of leader election, and identity Leases of processes. */
   readonly processLeases: readonly Lease[];
   /** The objects of deploy/ that exist, without CRDs and namespaces. */
   readonly installed: readonly InstalledObject[];
@@ -44,7 +44,7 @@ export interface MarkedPod extends KubeObject {
 }
 
 export interface InstalledObject extends KubeObject {
-  /** Of a Deployment. */
+  /** Present in Deployments. */
   readonly spec?: { readonly replicas?: number };
 }
 
@@ -53,7 +53,7 @@ export interface InstalledDefinition extends KubeObject {
 }
 
 export interface InstalledNamespace extends KubeObject {
-  /** What it contains, but for what Kubernetes creates in every namespace. */
+  /** Its objects, without those that Kubernetes creates in every namespace. */
   readonly contents: readonly { readonly kind: string; readonly metadata: ObjectMeta }[];
 }
 
@@ -80,10 +80,10 @@ export interface TemporalRun {
   readonly runId: string;
 }
 
-/** What the user chooses. */
+/** Options of the command. */
 export interface UninstallChoices {
   /** Deletes the CRDs, and before them every object of theirs. */
   readonly crds: boolean;
-  /** Deletes what Helm has installed, too. */
+  /** Deletes objects that Helm has installed, too. */
   readonly helmObjects: boolean;
 }

@@ -46,9 +46,9 @@ export function renderWindowDetails(window: WindowDetails, names: TemporalNames)
 function headline(window: WindowDetails): string {
   const { ended, cancelled, paused, state, end } = window;
   if (cancelled) return 'Cancelled: nodes are being uncordoned';
-  if (ended) return 'Ended: no further node starts';
+  if (ended) return 'Ended: no more nodes are started';
   if (awaitsApproval(window)) return 'Waiting for approval';
-  if (paused) return 'Paused: no further node starts';
+  if (paused) return 'Paused: no more nodes are started';
   if (state?.waiting?.reason === 'TooManyFailures') return 'Stopped: too many nodes have failed';
   return `Open until ${utc(end)}`;
 }
@@ -73,7 +73,7 @@ function facts(window: WindowDetails): string[] {
 function activity({ cancelled, paused, state }: WindowDetails): string {
   if (cancelled) return 'uncordoning nodes whose work is not done';
   if (state?.waiting !== undefined) return plain(state.waiting.message, maxMessageLength);
-  return paused ? 'nodes in progress continue, and no further node starts' : 'maintaining nodes';
+  return paused ? 'nodes in progress continue, and no more nodes are started' : 'maintaining nodes';
 }
 
 function counts({ nodes, done, inProgress, failed, remaining }: State): string {
@@ -167,7 +167,7 @@ function advanceSignals(state: State | undefined): Signal[] {
 function pauseOrResume(paused: boolean): Signal {
   return paused
     ? ['resume', none, 'starts further nodes']
-    : ['pause', none, 'starts no further node; nodes in progress continue'];
+    : ['pause', none, 'starts no more nodes; nodes in progress continue'];
 }
 
 function references({ name }: WindowDetails, state: State | undefined): string[] {

@@ -53,7 +53,7 @@ export interface WindowDecisionInput {
   /** The window runs a Job, and the worker may not create Jobs. */
   areJobsMissing: boolean;
   /** Nodes that the window would reboot, and that have no agent which does so. */
-  unattended: ReadonlyMap<string, UnattendedReason>;
+  nodesWithoutRebootAgent: ReadonlyMap<string, UnattendedReason>;
   /** Nodes whose maintenance the apiserver rejects now, each with its message. */
   rejected: ReadonlyMap<string, string>;
   nowMs: number;
@@ -134,7 +134,7 @@ function rolloutInput(
     nodes,
     budget,
     areJobsMissing,
-    unattended,
+    nodesWithoutRebootAgent,
     rejected,
     nowMs,
   }: WindowDecisionInput,
@@ -152,7 +152,7 @@ function rolloutInput(
     nodes: nodes.map((node) => ({ name: node.metadata.name, labels: node.metadata.labels ?? {} })),
     outcomes,
     isUnnecessary: (node) => isRebootUnnecessary(reboots, node),
-    unattended,
+    nodesWithoutRebootAgent,
     outOfService: new Map([...inProgress, ...budget.outOfService]),
     budgets: budget.limits,
     approved: requests.approved,

@@ -32,7 +32,7 @@ export type NodeStep =
   | { kind: 'DeleteMaintenance' };
 
 /** The input, and the facts that several phases need. */
-export interface Facts extends NodeStepInput {
+export interface NodeStepFacts extends NodeStepInput {
   /** Condition Succeeded of the NodeMaintenance. */
   result: Condition | undefined;
   /** Condition WorkSucceeded of the NodeMaintenance. */
@@ -42,7 +42,7 @@ export interface Facts extends NodeStepInput {
   isUncordoned: boolean;
 }
 
-export type Phase = (facts: Facts) => NodeStep | undefined;
+export type Phase = (facts: NodeStepFacts) => NodeStep | undefined;
 
 /** An event after which the node is expected to be ready. */
 export interface Milestone {
@@ -61,7 +61,7 @@ interface Deadline {
 
 /** Waits until the deadline. Time before the first observation does not count: nobody has observed the node since then. */
 export function awaitUntil(
-  { nowMs, waitingSince = nowMs }: Pick<Facts, 'nowMs' | 'waitingSince'>,
+  { nowMs, waitingSince = nowMs }: Pick<NodeStepFacts, 'nowMs' | 'waitingSince'>,
   message: string,
   { at, seconds, failure }: Deadline,
 ): NodeStep {
@@ -70,7 +70,7 @@ export function awaitUntil(
 }
 
 /** Waits until the node is ready. */
-export function awaitNode(facts: Facts, reason: string, { at, event }: Milestone): NodeStep {
+export function awaitNode(facts: NodeStepFacts, reason: string, { at, event }: Milestone): NodeStep {
   const { readyTimeoutSeconds: seconds } = facts;
   const message = `${reason} for more than ${seconds} s after ${event}: check the node, then advance the node`;
   return awaitUntil(facts, reason, { at, seconds, failure: { reason: 'NodeNotReady', message } });

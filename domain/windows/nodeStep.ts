@@ -4,7 +4,7 @@ import { isTrue } from '../common/conditions.ts';
 import { hasStarted, isCompleted, isDrained, stageOf } from '../common/stage.ts';
 import { needsReboot } from '../reboot/nodeReboot.ts';
 import { jobsNotEnabledMessage } from './conditions.ts';
-import { awaitNode, type Facts, type Milestone, type NodeStep, type Phase } from './nodeFacts.ts';
+import { awaitNode, type NodeStepFacts, type Milestone, type NodeStep, type Phase } from './nodeFacts.ts';
 import {
   isCancelled,
   nodeResultOf,
@@ -87,7 +87,7 @@ const phases: readonly Phase[] = [
 export function decideNodeStep(input: NodeStepInput): NodeStep {
   const { maintenance } = input;
   const isComplete = stageOf(maintenance) === 'Complete';
-  const facts: Facts = {
+  const facts: NodeStepFacts = {
     ...input,
     result: nodeResultOf(maintenance),
     workResult: workResultOf(maintenance),
@@ -114,22 +114,22 @@ export function needsReadinessGates(maintenance: NodeStepInput['maintenance']): 
   return stageOf(maintenance) === 'Complete' && nodeResultOf(maintenance)?.status !== 'True';
 }
 
-function deleteJobOfUncordonedNode({ isComplete, job }: Facts): NodeStep | undefined {
+function deleteJobOfUncordonedNode({ isComplete, job }: NodeStepFacts): NodeStep | undefined {
   const isDeleted = job?.metadata.deletionTimestamp !== undefined;
   return isComplete && isJobRunning(job) && !isDeleted ? { kind: 'DeleteJob' } : undefined;
 }
 
-function reportFailure({ result, isUncordoned }: Facts): NodeStep | undefined {
+function reportFailure({ result, isUncordoned }: NodeStepFacts): NodeStep | undefined {
   if (result?.status !== 'False' || isCancelled(result)) return undefined;
   return { kind: 'Failed', reason: result.reason, message: result.message, isUncordoned };
 }
 
-function awaitJobPermission({ work, mayRunJobs, isComplete }: Facts): NodeStep | undefined {
+function awaitJobPermission({ work, mayRunJobs, isComplete }: NodeStepFacts): NodeStep | undefined {
   if (work !== 'Job' || mayRunJobs || isComplete) return undefined;
   return { kind: 'Wait', message: jobsNotEnabledMessage };
 }
 
-function endCancelledJob({ result, isUncordoned, job, nowMs }: Facts): NodeStep | undefined {
+function endCancelledJob({ result, isUncordoned, job, nowMs }: NodeStepFacts): NodeStep | undefined {
   if (!isCancelled(result) || isUncordoned || job === undefined) return undefined;
   const { name, deletionTimestamp } = job.metadata;
   if (deletionTimestamp === undefined) return { kind: 'DeleteJob' };
@@ -144,20 +144,20 @@ function endCancelledJob({ result, isUncordoned, job, nowMs }: Facts): NodeStep 
   };
 }
 
-function awaitUncordon({ isComplete, isUncordoned }: Facts): NodeStep | undefined {
+function awaitUncordon({ isComplete, isUncordoned }: NodeStepFacts): NodeStep | undefined {
   return isComplete && !isUncordoned ? { kind: 'Wait', message: 'the node is being uncordoned' } : undefined;
 }
 
-function uncordon({ result, isComplete, job }: Facts): NodeStep | undefined {
+function uncordon({ result, isComplete, job }: NodeStepFacts): NodeStep | undefined {
   if (isComplete || (result?.status !== 'True' && !isCancelled(result))) return undefined;
   return isJobRunning(job) ? jobIsRunning(job) : { kind: 'Complete' };
 }
 
-function finishCancelled({ result }: Facts): NodeStep | undefined {
+function finishCancelled({ result }: NodeStepFacts): NodeStep | undefined {
   return isCancelled(result) ? { kind: 'DeleteMaintenance' } : undefined;
 }
 
-function finishSucceeded({ result, revision, node, work, openedAtMs }: Facts): NodeStep | undefined {
+function finishSucceeded({ result, revision, node, work, openedAtMs }: NodeStepFacts): NodeStep | undefined {
   if (result?.status !== 'True') return undefined;
   const at = Date.parse(result.lastTransitionTime);
   // A new revision, and a recreated Node, are maintained again.
@@ -167,7 +167,7 @@ function finishSucceeded({ result, revision, node, work, openedAtMs }: Facts): N
   return isNeededAgain ? { kind: 'DeleteMaintenance' } : { kind: 'Succeeded', at };
 }
 
-function handleMissingNode({ node, isComplete, job, workResult, work }: Facts): NodeStep | undefined {
+function handleMissingNode({ node, isComplete, job, workResult, work }: NodeStepFacts): NodeStep | undefined {
   if (node.kind === 'Present') return undefined;
   if (isComplete) return { kind: 'DeleteMaintenance' };
   const workHasStarted = job !== undefined || workResult !== undefined;
@@ -181,7 +181,7 @@ function handleMissingNode({ node, isComplete, job, workResult, work }: Facts): 
   };
 }
 
-function repeatRestored({ isUncordoned, result, maintenance }: Facts): NodeStep | undefined {
+function repeatRestored({ isUncordoned, result, maintenance }: NodeStepFacts): NodeStep | undefined {
   const isRestored = isUncordoned && result === undefined && !hasStarted(maintenance, 'Complete');
   return isRestored ? { kind: 'DeleteMaintenance' } : undefined;
 }
@@ -193,7 +193,7 @@ function detectEarlyCompletion({
   workResult,
   job,
   maintenance,
-}: Facts): NodeStep | undefined {
+}: NodeStepFacts): NodeStep | undefined {
   if (!isComplete || result !== undefined) return undefined;
   const isDone =
     work === 'None'
@@ -209,7 +209,7 @@ function detectEarlyCompletion({
 }
 
 /** Waits until an uncordoned node accepts pods. Its readiness gates count only now: their pods return after the uncordon. */
-function awaitService(facts: Facts): NodeStep | undefined {
+function awaitService(facts: NodeStepFacts): NodeStep | undefined {
   const { isComplete, node, maintenance } = facts;
   if (!isComplete || node.kind !== 'Present') return undefined;
   const reason = outOfServiceReason(node.node) ?? (node.isMissingReadinessTaint ? gatesNotReady : undefined);
@@ -220,43 +220,43 @@ function awaitService(facts: Facts): NodeStep | undefined {
   return awaitNode(facts, reason, { at: Date.parse(uncordoned ?? ''), event: 'the uncordon' });
 }
 
-function awaitJobOfAdvancedNode({ result, job, nowMs }: Facts): NodeStep | undefined {
+function awaitJobOfAdvancedNode({ result, job, nowMs }: NodeStepFacts): NodeStep | undefined {
   // The request was accepted before the Job was created, and does not apply to it.
   if (result?.status !== 'Unknown' || job === undefined || succeededAt(job) !== undefined) return undefined;
   return jobStep(job, nowMs);
 }
 
 /** Waits until a node is ready after its work, and its kubelet sends a heartbeat: Kubernetes notices only after a while that it is down. */
-function awaitReadyNode(facts: Facts): NodeStep | undefined {
+function awaitReadyNode(facts: NodeStepFacts): NodeStep | undefined {
   const { node, result, workResult, job } = facts;
   const isDone = result?.status === 'Unknown' || workResult?.status === 'True';
   const end = workEndOf(facts);
   if (!isDone || end === undefined || isJobRunning(job) || node.kind !== 'Present') return undefined;
-  const isSilent = node.lastHeartbeat !== undefined && node.lastHeartbeat <= end.at;
+  const isSilent = node.lastHeartbeatMs !== undefined && node.lastHeartbeatMs <= end.at;
   const reason =
     notReadyReason(node.node) ?? (isSilent ? `no kubelet heartbeat since ${end.event}` : undefined);
   return reason === undefined ? { kind: 'Complete' } : awaitNode(facts, reason, end);
 }
 
-function cancelAtWindowEnd(facts: Facts): NodeStep | undefined {
+function cancelAtWindowEnd(facts: NodeStepFacts): NodeStep | undefined {
   const { policy, job } = facts;
   const isCancellable = (job === undefined || isJobRunning(job)) && !isRebooting(facts);
   return policy === 'Cancel' && isCancellable ? { kind: 'Cancel' } : undefined;
 }
 
-function recordWork({ job, workResult }: Facts): NodeStep | undefined {
+function recordWork({ job, workResult }: NodeStepFacts): NodeStep | undefined {
   if (job === undefined) return undefined;
   const { name } = job.metadata;
   if (succeededAt(job) !== undefined) return { kind: 'RecordWork', facts: workSucceeded(name) };
   return workResult === undefined ? { kind: 'RecordWork', facts: workStarted(name) } : undefined;
 }
 
-function awaitJob({ job, nowMs }: Facts): NodeStep | undefined {
+function awaitJob({ job, nowMs }: NodeStepFacts): NodeStep | undefined {
   return job === undefined ? undefined : jobStep(job, nowMs);
 }
 
 /** A user who deletes the Job does not want it to run: it is not created again. */
-function detectDeletedJob({ work, job, workResult }: Facts): NodeStep | undefined {
+function detectDeletedJob({ work, job, workResult }: NodeStepFacts): NodeStep | undefined {
   if (work === 'Reboot' || job !== undefined || workResult === undefined) return undefined;
   return {
     kind: 'Fail',
@@ -267,11 +267,11 @@ function detectDeletedJob({ work, job, workResult }: Facts): NodeStep | undefine
 }
 
 /** The window does not define the work any more that the maintenance was started for. */
-function cancelOutdated({ work, revision }: Facts): NodeStep | undefined {
+function cancelOutdated({ work, revision }: NodeStepFacts): NodeStep | undefined {
   return work !== 'None' && revision === 'Outdated' ? { kind: 'Cancel' } : undefined;
 }
 
-function awaitDrain({ maintenance, policy }: Facts): NodeStep | undefined {
+function awaitDrain({ maintenance, policy }: NodeStepFacts): NodeStep | undefined {
   if (isDrained(maintenance)) return undefined;
   return {
     kind: 'Wait',
@@ -279,12 +279,12 @@ function awaitDrain({ maintenance, policy }: Facts): NodeStep | undefined {
   };
 }
 
-function awaitAdvance({ work }: Facts): NodeStep | undefined {
+function awaitAdvance({ work }: NodeStepFacts): NodeStep | undefined {
   if (work !== 'None') return undefined;
   return { kind: 'Wait', message: 'the node is drained: advance the node when the work is done' };
 }
 
-function holdWork({ policy, work }: Facts): NodeStep | undefined {
+function holdWork({ policy, work }: NodeStepFacts): NodeStep | undefined {
   if (policy !== 'Hold') return undefined;
   const next = work === 'Reboot' ? 'it is rebooted' : 'its Job starts';
   return { kind: 'Wait', message: `the window has ended: ${next} at the next opening` };
@@ -336,7 +336,7 @@ function workEndOf({
   result,
   workResult,
   job,
-}: Pick<Facts, 'result' | 'workResult' | 'job'>): Milestone | undefined {
+}: Pick<NodeStepFacts, 'result' | 'workResult' | 'job'>): Milestone | undefined {
   if (result?.status === 'Unknown')
     return { at: Date.parse(result.lastTransitionTime), event: 'it was advanced' };
   if (result !== undefined) return undefined;

@@ -13,7 +13,7 @@ export type ObservedNode =
       kind: 'Present';
       node: Node;
       /** Milliseconds since the epoch. Undefined if the kubelet has no Lease. */
-      lastHeartbeat: number | undefined;
+      lastHeartbeatMs: number | undefined;
       /** A readiness gate is not ready, although the node has no taint for it yet. */
       isMissingReadinessTaint: boolean;
     }
@@ -52,7 +52,7 @@ export interface NodeObjects {
   /** The Node of that name. */
   node: Node | undefined;
   job: Job | undefined;
-  lastHeartbeat?: number | undefined;
+  lastHeartbeatMs?: number | undefined;
   isMissingReadinessTaint?: boolean;
   agent?: RebootAbility | undefined;
   waitingSince?: number | undefined;
@@ -77,13 +77,13 @@ export function nodeStepInput(
   { revision, ...context }: StepContext,
 ): NodeStepInput {
   const { maintenance, nodeUid } = windowMaintenance;
-  const { lastHeartbeat, isMissingReadinessTaint = false, agent = 'NotRunning', waitingSince } = observed;
+  const { lastHeartbeatMs, isMissingReadinessTaint = false, agent = 'NotRunning', waitingSince } = observed;
   const isRecreated = node !== undefined && node.metadata.uid !== nodeUid;
   return {
     ...context,
     maintenance,
     node: belongsToNode(windowMaintenance, node)
-      ? { kind: 'Present', node, lastHeartbeat, isMissingReadinessTaint }
+      ? { kind: 'Present', node, lastHeartbeatMs, isMissingReadinessTaint }
       : { kind: isRecreated ? 'Recreated' : 'Absent' },
     work: workTypeOf(maintenance),
     revision: windowMaintenance.revision === revision ? 'Current' : 'Outdated',

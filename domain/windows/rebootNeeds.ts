@@ -38,12 +38,12 @@ export function unattendedNodes(
   nodes: readonly Node[],
   agents: ReadonlyMap<string, RebootAbility>,
 ): Map<string, UnattendedReason> {
-  const unattended = new Map<string, UnattendedReason>();
+  const nodesWithoutRebootAgent = new Map<string, UnattendedReason>();
   for (const node of nodes) {
     const { name } = node.metadata;
     const ability = agents.get(name) ?? 'NotRunning';
-    if (ability !== 'Able') unattended.set(name, ability);
-    else if (bootIdOf(node) === undefined) unattended.set(name, 'BootIdUnknown');
+    if (ability !== 'Able') nodesWithoutRebootAgent.set(name, ability);
+    else if (bootIdOf(node) === undefined) nodesWithoutRebootAgent.set(name, 'BootIdUnknown');
   }
-  return unattended;
+  return nodesWithoutRebootAgent;
 }

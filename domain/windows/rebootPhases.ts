@@ -1,7 +1,7 @@
 import { DEFAULT_REBOOT_TIMEOUT_SECONDS, WindowAnnotation } from '../../api/names.ts';
 import type { NodeMaintenance } from '../../api/nodeMaintenance.ts';
 import { needsReboot, type RebootState, rebootStateOf } from '../reboot/nodeReboot.ts';
-import { awaitUntil, type Facts, type NodeStep } from './nodeFacts.ts';
+import { awaitUntil, type NodeStepFacts, type NodeStep } from './nodeFacts.ts';
 import { rebootNotRequired } from './nodeResult.ts';
 
 /** The phases of a node whose work is a reboot. `nodeStep.ts` has the table of all phases. */
@@ -12,18 +12,18 @@ export function endedBootIdOf({ metadata }: Pick<NodeMaintenance, 'metadata'>): 
 }
 
 /** Returns the state of the reboot of a node that exists; undefined for other work. */
-function stateOf({ work, node, maintenance }: Facts): RebootState | undefined {
+function stateOf({ work, node, maintenance }: NodeStepFacts): RebootState | undefined {
   if (work !== 'Reboot' || node.kind !== 'Present') return undefined;
   return rebootStateOf(node.node, endedBootIdOf(maintenance));
 }
 
 /** Reports whether the agent is about to reboot the node. */
-export function isRebooting(facts: Facts): boolean {
+export function isRebooting(facts: NodeStepFacts): boolean {
   return stateOf(facts) === 'Started';
 }
 
 /** Before a node without further work is uncordoned, its request is withdrawn, or its reboot has ended. */
-export function endReboot(facts: Facts): NodeStep | undefined {
+export function endReboot(facts: NodeStepFacts): NodeStep | undefined {
   const { isComplete, result, workResult } = facts;
   const isInProgress = result === undefined && workResult?.status !== 'True';
   if (isComplete || isInProgress) return undefined;
@@ -35,25 +35,25 @@ export function endReboot(facts: Facts): NodeStep | undefined {
 }
 
 /** A reboot of any origin is one: what the node needed it for has happened. An advanced node is uncordoned first. */
-export function finishReboot(facts: Facts): NodeStep | undefined {
+export function finishReboot(facts: NodeStepFacts): NodeStep | undefined {
   const { isComplete, result, workResult } = facts;
   const isInProgress = result === undefined || (result.status === 'Unknown' && isComplete);
   if (!isInProgress || workResult?.status === 'True') return undefined;
   return stateOf(facts) === 'Done' ? { kind: 'FinishReboot' } : undefined;
 }
 
-export function awaitReboot(facts: Facts): NodeStep | undefined {
+export function awaitReboot(facts: NodeStepFacts): NodeStep | undefined {
   const state = stateOf(facts);
   if (state === undefined || facts.workResult === undefined) return undefined;
   return state === 'NotRequested' ? { kind: 'RequestReboot' } : awaitBoot(facts, state);
 }
 
-export function skipReboot({ work, reboot, node }: Facts): NodeStep | undefined {
+export function skipReboot({ work, reboot, node }: NodeStepFacts): NodeStep | undefined {
   if (work !== 'Reboot' || reboot?.policy !== 'IfRequired' || node.kind !== 'Present') return undefined;
   return needsReboot(node.node) ? undefined : { kind: 'RecordWork', facts: rebootNotRequired };
 }
 
-export function awaitAgent(facts: Facts): NodeStep | undefined {
+export function awaitAgent(facts: NodeStepFacts): NodeStep | undefined {
   const { work, agent, maintenance, readyTimeoutSeconds: seconds } = facts;
   if (work !== 'Reboot') return undefined;
   if (endedBootIdOf(maintenance) === '')
@@ -80,7 +80,7 @@ export function awaitAgent(facts: Facts): NodeStep | undefined {
   );
 }
 
-function awaitBoot(facts: Facts, state: RebootState): NodeStep {
+function awaitBoot(facts: NodeStepFacts, state: RebootState): NodeStep {
   const { reboot, workResult, nowMs } = facts;
   const seconds = reboot?.timeoutSeconds ?? DEFAULT_REBOOT_TIMEOUT_SECONDS;
   const isStarted = state === 'Started';

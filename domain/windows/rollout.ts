@@ -25,7 +25,7 @@ export interface RolloutInput {
   /** Reports whether a node without an outcome needs no maintenance. */
   isUnnecessary: (node: string) => boolean;
   /** Nodes that the window would reboot, and that have no agent which does so. */
-  unattended: ReadonlyMap<string, UnattendedReason>;
+  nodesWithoutRebootAgent: ReadonlyMap<string, UnattendedReason>;
   /** The nodes of the whole cluster that are out of service, each with the reason. */
   outOfService: ReadonlyMap<string, string>;
   /** The NodeDisruptionBudgets of the cluster. A node starts only when every budget that selects it allows it. */
@@ -59,14 +59,14 @@ interface Wait {
 }
 
 /** The input, and the facts that several rules need. All lists are sorted. */
-interface Facts extends RolloutInput {
+interface RolloutFacts extends RolloutInput {
   /** The remaining nodes, in the order in which they start. */
   remaining: readonly RolloutNode[];
   inProgress: readonly string[];
   failed: readonly string[];
   /** Remaining nodes that are in service and approved. */
   approvedInService: readonly RolloutNode[];
-  /** Those of them that have an agent if they need one, and are not rejected. */
+  /** Approved nodes in service that have an agent if they need one, and are not rejected. */
   accepted: readonly RolloutNode[];
   /** Accepted nodes in the topology domain that is in progress. */
   inDomain: readonly RolloutNode[];
@@ -76,7 +76,7 @@ interface Facts extends RolloutInput {
   room: ReadonlyMap<BudgetLimit, number>;
 }
 
-type Rule = (facts: Facts) => Wait | undefined;
+type Rule = (facts: RolloutFacts) => Wait | undefined;
 
 /** The rules for a window without remaining nodes. */
 const finalRules: readonly Rule[] = [jobsNotEnabled, rejection, lastNodesInProgress, failedNodesLeft];
@@ -116,7 +116,7 @@ export function decideRollout(input: RolloutInput): RolloutDecision {
 }
 
 /** Returns the candidates that fit together into the window's limit and into every budget, in order. */
-function startedNodes(facts: Facts): string[] {
+function startedNodes(facts: RolloutFacts): string[] {
   const capacity = windowCapacity(facts);
   const room = new Map(facts.room);
   const started: string[] = [];
@@ -130,9 +130,9 @@ function startedNodes(facts: Facts): string[] {
   return started;
 }
 
-function factsOf(input: RolloutInput): Facts {
+function factsOf(input: RolloutInput): RolloutFacts {
   const { nodes, outcomes, rollout, approval, approved, approvedNodes, outOfService } = input;
-  const { rejected, unattended, isUnnecessary } = input;
+  const { rejected, nodesWithoutRebootAgent, isUnnecessary } = input;
   const nodesIn = (state: NodeOutcome['state']) =>
     nodes.filter(({ name }) => stateOf(outcomes, name) === state);
   const namesIn = (state: NodeOutcome['state']) =>
@@ -147,7 +147,9 @@ function factsOf(input: RolloutInput): Facts {
   const approvedInService = remaining.filter(
     ({ name }) => !outOfService.has(name) && (!needsNames || approvedNodes.includes(name)),
   );
-  const accepted = approvedInService.filter(({ name }) => !rejected.has(name) && !unattended.has(name));
+  const accepted = approvedInService.filter(
+    ({ name }) => !rejected.has(name) && !nodesWithoutRebootAgent.has(name),
+  );
   const budgets = input.budgets.toSorted((a, b) => compareNames(a.name, b.name));
   const room = new Map(
     budgets.map((limit) => [limit, limit.allowed - countOutOfService(limit, outOfService)]),
@@ -183,7 +185,7 @@ function preferRejection(rule: Rule): Rule {
   };
 }
 
-function rejection({ rejected }: Facts): Wait | undefined {
+function rejection({ rejected }: RolloutFacts): Wait | undefined {
   const [first] = [...rejected].toSorted(([a], [b]) => compareNames(a, b));
   if (first === undefined) return undefined;
   const [node, message] = first;
@@ -194,13 +196,13 @@ function rejection({ rejected }: Facts): Wait | undefined {
   );
 }
 
-function lastNodesInProgress({ inProgress, failed }: Facts): Wait | undefined {
+function lastNodesInProgress({ inProgress, failed }: RolloutFacts): Wait | undefined {
   if (inProgress.length === 0) return undefined;
   const failures = failed.length === 0 ? '' : ` ${failedMessage(failed)}`;
   return wait('LastNodesInProgress', `The last nodes are in progress: ${listed(inProgress)}.${failures}`);
 }
 
-function failedNodesLeft({ failed }: Facts): Wait | undefined {
+function failedNodesLeft({ failed }: RolloutFacts): Wait | undefined {
   return failed.length === 0 ? undefined : wait('FailedNodes', failedMessage(failed));
 }
 
@@ -210,23 +212,23 @@ function failedMessage(failed: readonly string[]): string {
   return `${nodeCount(failed.length)} failed (${listed(failed)}): ${remedy}.`;
 }
 
-function windowHasEnded({ hasEnded, isDeleted, remaining }: Facts): Wait | undefined {
+function windowHasEnded({ hasEnded, isDeleted, remaining }: RolloutFacts): Wait | undefined {
   if (!hasEnded) return undefined;
   const next = isDeleted ? '' : ' for the next opening';
   return wait('WindowEnded', `The window has ended; ${remainingCount(remaining)}${next}.`);
 }
 
-function windowIsPaused({ paused }: Facts): Wait | undefined {
+function windowIsPaused({ paused }: RolloutFacts): Wait | undefined {
   return paused ? wait('Paused', 'The window is paused: resume it to start further nodes.') : undefined;
 }
 
 /** A window whose nodes have all succeeded or failed needs no further Job. */
-function jobsNotEnabled({ areJobsMissing, remaining, inProgress }: Facts): Wait | undefined {
+function jobsNotEnabled({ areJobsMissing, remaining, inProgress }: RolloutFacts): Wait | undefined {
   if (!areJobsMissing || remaining.length + inProgress.length === 0) return undefined;
   return wait('JobsNotEnabled', jobsNotEnabledMessage);
 }
 
-function tooManyFailures({ failed, rollout }: Facts): Wait | undefined {
+function tooManyFailures({ failed, rollout }: RolloutFacts): Wait | undefined {
   if (failed.length < rollout.maxFailures) return undefined;
   return wait(
     'TooManyFailures',
@@ -237,11 +239,16 @@ function tooManyFailures({ failed, rollout }: Facts): Wait | undefined {
 /** The number of rejected nodes after which no other node is tried. */
 const maxRejections = 3;
 
-function tooManyRejections(facts: Facts): Wait | undefined {
+function tooManyRejections(facts: RolloutFacts): Wait | undefined {
   return facts.rejected.size < maxRejections ? undefined : rejection(facts);
 }
 
-function windowNeedsApproval({ approval, approved, approvedNodes, remaining }: Facts): Wait | undefined {
+function windowNeedsApproval({
+  approval,
+  approved,
+  approvedNodes,
+  remaining,
+}: RolloutFacts): Wait | undefined {
   if (approval === 'PerWindow' && !approved)
     return wait('ApprovalNeeded', `Waiting for approval of the window; ${remainingCount(remaining)}.`);
   if (approval !== 'PerNode' || approved) return undefined;
@@ -250,7 +257,7 @@ function windowNeedsApproval({ approval, approved, approvedNodes, remaining }: F
   return wait('ApprovalNeeded', `Waiting for approval of one of the nodes ${listed(names)}.`);
 }
 
-function soaking({ rollout, outcomes, nowMs }: Facts): Wait | undefined {
+function soaking({ rollout, outcomes, nowMs }: RolloutFacts): Wait | undefined {
   const ends = [...outcomes.values()].flatMap((outcome) => (outcome.state === 'Succeeded' ? outcome.at : []));
   const until = Math.max(0, ...ends) + rollout.soakSeconds * 1_000;
   if (rollout.soakSeconds === 0 || nowMs >= until) return undefined;
@@ -258,26 +265,32 @@ function soaking({ rollout, outcomes, nowMs }: Facts): Wait | undefined {
   return wait('Soaking', `Soaking after the last node; the next node starts at ${time}.`);
 }
 
-function noNodeInService({ remaining, outOfService }: Facts): Wait | undefined {
+function noNodeInService({ remaining, outOfService }: RolloutFacts): Wait | undefined {
   if (remaining.some(({ name }) => !outOfService.has(name))) return undefined;
   const names = remaining.map(({ name }) => `${name} (${outOfService.get(name)})`);
   return wait('NodesOutOfService', `The remaining nodes are out of service already: ${listed(names)}.`);
 }
 
-function nodesNeedApproval({ approvedInService }: Facts): Wait | undefined {
+function nodesNeedApproval({ approvedInService }: RolloutFacts): Wait | undefined {
   if (approvedInService.length > 0) return undefined;
   return wait('ApprovalNeeded', 'Waiting for approval of a node that is in service.');
 }
 
-function everyNodeRejected(facts: Facts): Wait | undefined {
+function everyNodeRejected(facts: RolloutFacts): Wait | undefined {
   return facts.approvedInService.every(({ name }) => facts.rejected.has(name)) ? rejection(facts) : undefined;
 }
 
-function agentsNotRunning({ approvedInService, accepted, unattended }: Facts): Wait | undefined {
-  const waiting = approvedInService.map(({ name }) => name).filter((name) => unattended.has(name));
+function agentsNotRunning({
+  approvedInService,
+  accepted,
+  nodesWithoutRebootAgent,
+}: RolloutFacts): Wait | undefined {
+  const waiting = approvedInService
+    .map(({ name }) => name)
+    .filter((name) => nodesWithoutRebootAgent.has(name));
   if (accepted.length > 0 || waiting.length === 0) return undefined;
   const causes = unattendedCauses.flatMap(([reason, cause]) => {
-    const nodes = waiting.filter((name) => unattended.get(name) === reason);
+    const nodes = waiting.filter((name) => nodesWithoutRebootAgent.get(name) === reason);
     return nodes.length === 0 ? [] : [cause(`${nodes.length === 1 ? 'node' : 'nodes'} ${listed(nodes)}`)];
   });
   return wait(
@@ -295,7 +308,7 @@ const unattendedCauses: readonly (readonly [UnattendedReason, (nodes: string) =>
   ['BootIdUnknown', (nodes) => `The kubelet of ${nodes} has not reported a boot ID: check it`],
 ];
 
-function otherTopologyDomain({ inDomain, rollout, inProgress, failed }: Facts): Wait | undefined {
+function otherTopologyDomain({ inDomain, rollout, inProgress, failed }: RolloutFacts): Wait | undefined {
   if (inDomain.length > 0) return undefined;
   const nodes = listed([...inProgress, ...failed]);
   return wait(
@@ -305,14 +318,14 @@ function otherTopologyDomain({ inDomain, rollout, inProgress, failed }: Facts): 
 }
 
 /** Each node is selected by a budget of 0, which is not the limit that a window waits for. */
-function budgetAllowsNone(facts: Facts): Wait | undefined {
+function budgetAllowsNone(facts: RolloutFacts): Wait | undefined {
   const budgetOf0 = ({ name }: RolloutNode) =>
     blockingBudgets(facts, name).find(({ allowed }) => allowed === 0);
   if (facts.candidates.length > 0) return undefined;
   return facts.inDomain.every(budgetOf0) ? budgetsBlock(facts) : undefined;
 }
 
-function maxUnavailableReached(facts: Facts): Wait | undefined {
+function maxUnavailableReached(facts: RolloutFacts): Wait | undefined {
   if (windowCapacity(facts) > 0) return undefined;
   const out = selectedOutOfService(facts);
   return wait(
@@ -321,12 +334,12 @@ function maxUnavailableReached(facts: Facts): Wait | undefined {
   );
 }
 
-function budgetReached(facts: Facts): Wait | undefined {
+function budgetReached(facts: RolloutFacts): Wait | undefined {
   return facts.candidates.length > 0 ? undefined : budgetsBlock(facts);
 }
 
 /** Explains the first budget that blocks the next node, and names the others. */
-function budgetsBlock(facts: Facts): Wait | undefined {
+function budgetsBlock(facts: RolloutFacts): Wait | undefined {
   const [first, ...others] = new Set(facts.inDomain.flatMap(({ name }) => blockingBudgets(facts, name)));
   if (first === undefined) return undefined;
   const names = others.map(({ name }) => name);
@@ -334,7 +347,7 @@ function budgetsBlock(facts: Facts): Wait | undefined {
   return wait('NodeDisruptionBudget', `${blockMessage(facts, first)}${more}`);
 }
 
-function blockMessage({ outOfService }: Facts, { name, allowed, nodes }: BudgetLimit): string {
+function blockMessage({ outOfService }: RolloutFacts, { name, allowed, nodes }: BudgetLimit): string {
   const budget = `NodeDisruptionBudget ${name} allows`;
   if (allowed === 0)
     return `${budget} no node to be out of service: increase its spec.maxUnavailable to start nodes.`;
@@ -343,17 +356,20 @@ function blockMessage({ outOfService }: Facts, { name, allowed, nodes }: BudgetL
 }
 
 /** Returns the budgets that select a node and allow no more of their nodes. Budgets of 0 are first: no node that returns to service helps. */
-function blockingBudgets({ budgets, room }: Pick<Facts, 'budgets' | 'room'>, node: string): BudgetLimit[] {
+function blockingBudgets(
+  { budgets, room }: Pick<RolloutFacts, 'budgets' | 'room'>,
+  node: string,
+): BudgetLimit[] {
   const blocking = budgets.filter((limit) => limit.nodes.has(node) && (room.get(limit) ?? 0) <= 0);
   return blocking.toSorted((a, b) => Number(a.allowed > 0) - Number(b.allowed > 0));
 }
 
-function windowCapacity(facts: Facts): number {
+function windowCapacity(facts: RolloutFacts): number {
   const { rollout, nodes } = facts;
   return limitOf(rollout.maxUnavailable, nodes.length) - selectedOutOfService(facts).length;
 }
 
-function selectedOutOfService({ nodes, outOfService }: Facts): [string, string][] {
+function selectedOutOfService({ nodes, outOfService }: RolloutFacts): [string, string][] {
   const selected = new Set(nodes.map(({ name }) => name));
   return [...outOfService].filter(([name]) => selected.has(name));
 }

@@ -18,7 +18,7 @@ ${eventRows().join('\n')}
 
 ${Object.keys(conditionReasons).map(sectionOf).join('\n\n')}
 
-## Why a window starts no further node
+## Why a window starts no more nodes
 
 An open MaintenanceWindow reports the reason in \`.status.active.waiting\`, with a message.
 

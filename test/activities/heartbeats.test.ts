@@ -53,7 +53,7 @@ describe('heartbeats', () => {
     const activities = [540_000, 900_000].map((timeoutMs) => activity(heartbeats, timeoutMs));
     jest.advanceTimersByTime(10_000);
     expect(activities.map(({ sent }) => sent())).toEqual([1, 1]);
-    // The clocks go on, and no timer fires.
+    // The clocks keep running, and no timer fires.
     jest.setSystemTime(Date.now() + 60_000);
     jest.advanceTimersByTime(1_000);
     expect(activities.map(({ sent }) => sent())).toEqual([2, 2]);

@@ -7,7 +7,7 @@ beforeEach(() => jest.useFakeTimers());
 afterEach(() => jest.useRealTimers());
 
 /** Counts the passes of an activity that lasts until `end`, and whose source reports a change every 10 ms. */
-function activity(restMs: number | undefined) {
+function activity(minIntervalMs: number | undefined) {
   const environment = new MockActivityEnvironment({}, { logger: new DefaultLogger('ERROR') });
   let passes = 0;
   let isEnding = false;
@@ -21,7 +21,7 @@ function activity(restMs: number | undefined) {
       return () => clearInterval(timer);
     },
   };
-  const timing = restMs === undefined ? {} : { restMs: () => restMs };
+  const timing = minIntervalMs === undefined ? {} : { minIntervalMs: () => minIntervalMs };
   const ended = environment.run(() => reconcileOn([changing], pass, timing));
   return {
     passes: () => passes,
@@ -35,11 +35,11 @@ function activity(restMs: number | undefined) {
 
 describe('passes of an activity whose objects change all the time', () => {
   test.each([
-    { restMs: undefined, inASecond: 26 },
-    { restMs: 200, inASecond: 6 },
-    { restMs: 5_000, inASecond: 1 },
-  ])('with a rest of $restMs ms are $inASecond in a second', async ({ restMs, inASecond }) => {
-    const { passes, end } = activity(restMs);
+    { minIntervalMs: undefined, inASecond: 26 },
+    { minIntervalMs: 200, inASecond: 6 },
+    { minIntervalMs: 5_000, inASecond: 1 },
+  ])('with a rest of $minIntervalMs ms are $inASecond in a second', async ({ minIntervalMs, inASecond }) => {
+    const { passes, end } = activity(minIntervalMs);
     await jest.advanceTimersByTimeAsync(1_000);
     expect(passes()).toBe(inASecond);
     expect(await end()).toBe('done');

@@ -204,7 +204,7 @@ describe('An Evacuation on admission', () => {
   });
 });
 
-describe('A plain eviction', () => {
+describe('A direct eviction', () => {
   let served: TestAdmission;
   beforeAll(async () => {
     served = await serving('reject');
@@ -305,7 +305,7 @@ describe('A plain eviction', () => {
   });
 });
 
-describe('While plain evictions are allowed', () => {
+describe('While direct evictions are allowed', () => {
   let served: TestAdmission;
   beforeEach(async () => {
     served = await serving('allow');

@@ -74,7 +74,7 @@ test('admission is served without Temporal, and by another process when the firs
   }
 });
 
-test('admission alone keeps pods with evacuators from plain evictions, and deletes the identity Leases of processes that are gone', async () => {
+test('admission alone keeps pods with evacuators from direct evictions, and deletes the identity Leases of processes that are gone', async () => {
   const gone = await c.admin.create(resources.leases, {
     metadata: {
       namespace: SYSTEM_NAMESPACE,

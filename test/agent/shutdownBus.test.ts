@@ -78,9 +78,9 @@ describe('the bus of the kubelet', () => {
       (text) => text.includes('PrepareForShutdown True'),
     );
     await eventuallyHolds(
-      'the kubelet to let go',
+      'the kubelet to release its inhibitor',
       () => kubelet.output(),
-      (text) => text.includes('let go'),
+      (text) => text.includes('released'),
     );
     expect(agent.output()).toContain('Kubelet was notified of the shutdown');
   });
@@ -112,7 +112,7 @@ describe('a shutdown without an apiserver', () => {
       () => bus.poweredOff(),
       (off) => off === 'NothingDelays',
     );
-    expect(kubelet.output()).toContain('let go');
+    expect(kubelet.output()).toContain('released');
     expect(kubelet.output().match(/PrepareForShutdown/g)).toHaveLength(1);
   });
 

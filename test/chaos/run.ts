@@ -5,7 +5,7 @@ import { isTrue } from '../../domain/common/conditions.ts';
 import { resources } from '../../kube/resources.ts';
 import type { Testbed } from './testbed.ts';
 import { faultName } from './fault.ts';
-import { insist } from './insist.ts';
+import { retryUntilAnswered } from './retryUntilAnswered.ts';
 import { parseAuditLog } from './invariants/audit.ts';
 import { workerAccount } from './invariants/cluster.ts';
 import { checkLog } from './invariants/check.ts';
@@ -104,8 +104,10 @@ class ChaosRun {
 
   async close(): Promise<void> {
     await this.operators.repair().catch(() => this.operators.restartWorkers());
-    await insist('what is left of the run', () => removeLeftovers(this.#testbed, this.names));
-    await insist('the world of the run', () => deleteWorld(this.#testbed, this.names, this.#scenario));
+    await retryUntilAnswered('what is left of the run', () => removeLeftovers(this.#testbed, this.names));
+    await retryUntilAnswered('the world of the run', () =>
+      deleteWorld(this.#testbed, this.names, this.#scenario),
+    );
   }
 
   /** Creates the world while the workers start. */
@@ -121,11 +123,11 @@ class ChaosRun {
     const hasBudget = async () =>
       (await kube.get(resources.nodeDisruptionBudgets, { name: NODE_DISRUPTION_BUDGET_NAME })) !== undefined;
     await untilTrue('the budget of nodes', hasBudget);
-    await insist('the budget of nodes', () =>
+    await retryUntilAnswered('the budget of nodes', () =>
       kube.mergePatch(resources.nodeDisruptionBudgets, { name: NODE_DISRUPTION_BUDGET_NAME }, budget),
     );
     if (window !== undefined)
-      await insist('the window', () =>
+      await retryUntilAnswered('the window', () =>
         kube.create(resources.maintenanceWindows, windowOf(this.names) as never),
       );
   }
@@ -163,7 +165,9 @@ class ChaosRun {
   async #resume({ metadata, status }: NodeMaintenance): Promise<void> {
     if (!isTrue(status?.conditions, 'Paused')) return;
     const relative = metadata.name.slice(this.names.prefix.length + 1);
-    await insist(`the end of the pause of ${relative}`, () => this.#users.signal(relative, 'resume'));
+    await retryUntilAnswered(`the end of the pause of ${relative}`, () =>
+      this.#users.signal(relative, 'resume'),
+    );
   }
 
   /** Ends everything, and deletes it. */
@@ -175,12 +179,12 @@ class ChaosRun {
         await this.#users.moveTo(metadata.name, 'Complete');
       await this.#users.delete(metadata.name);
     }
-    await insist('the deletion of the window', async () => {
+    await retryUntilAnswered('the deletion of the window', async () => {
       const window = await kube.get(resources.maintenanceWindows, { name: this.names.of('window') });
       if (window !== undefined)
         await kube.delete(resources.maintenanceWindows, window.metadata, { uid: window.metadata.uid ?? '' });
     });
-    await insist('the deletion of the readiness policy', async () => {
+    await retryUntilAnswered('the deletion of the readiness policy', async () => {
       const policy = await kube.get(resources.nodeReadinessPolicies, { name: this.names.prefix });
       if (policy !== undefined)
         await kube.delete(resources.nodeReadinessPolicies, policy.metadata, {
@@ -227,7 +231,7 @@ class ChaosRun {
   }
 
   async #maintenances(): Promise<NodeMaintenance[]> {
-    const { items } = await insist('the list of maintenances', () =>
+    const { items } = await retryUntilAnswered('the list of maintenances', () =>
       this.#testbed.kube.list(resources.nodeMaintenances),
     );
     return items.filter(({ metadata }) => metadata.name.startsWith(`${this.names.prefix}-`));

@@ -7,7 +7,7 @@ import { connectKube, type Kube } from '../../kube/client.ts';
 import { silentLog } from '../../kube/log.ts';
 import type { Sandbox, SandboxOptions } from '../../sandbox/sandbox.ts';
 import { priorityClasses } from '../kit/resources.ts';
-import { insist } from './insist.ts';
+import { retryUntilAnswered } from './retryUntilAnswered.ts';
 import { priorities, type Priority } from './scenario.ts';
 import { WorkerSlot } from './workerSlot.ts';
 
@@ -68,7 +68,7 @@ export async function createTestbed(
     await kube.close();
   };
   for (const value of priorities.filter((one) => one > 0))
-    await insist(`PriorityClass ${value}`, () =>
+    await retryUntilAnswered(`PriorityClass ${value}`, () =>
       kube.apply(priorityClasses, { metadata: { name: priorityClassOf(value) }, value } as never, {
         fieldManager: 'chaos',
       }),

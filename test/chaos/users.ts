@@ -6,7 +6,7 @@ import { NodeLeases } from '../../node-lease/nodeLeases.ts';
 import { selectNodes } from '../kit/resources.ts';
 import { windowWorkflowIdOf, workflowIdOf } from '../kit/temporalNames.ts';
 import { servesEvictionRequests, type Testbed } from './testbed.ts';
-import { insist } from './insist.ts';
+import { retryUntilAnswered } from './retryUntilAnswered.ts';
 import type { Scenario, UserAction } from './scenario.ts';
 import { latePod, maintenanceSpecOf, type Names } from './worldObjects.ts';
 
@@ -67,16 +67,18 @@ export class Users {
   /** Releases everything that is still locked. */
   async releaseAll(): Promise<void> {
     for (const node of this.#locked)
-      await insist(`the release of ${node}`, () => this.#technician.release(node));
+      await retryUntilAnswered(`the release of ${node}`, () => this.#technician.release(node));
     this.#locked.clear();
   }
 
   maintenance(name: string): Promise<NodeMaintenance | undefined> {
-    return insist(`maintenance ${name}`, () => this.#testbed.kube.get(resources.nodeMaintenances, { name }));
+    return retryUntilAnswered(`maintenance ${name}`, () =>
+      this.#testbed.kube.get(resources.nodeMaintenances, { name }),
+    );
   }
 
   async moveTo(name: string, stage: NodeMaintenanceStage): Promise<void> {
-    await insist(`${name} to ${stage}`, () =>
+    await retryUntilAnswered(`${name} to ${stage}`, () =>
       this.#testbed.kube.mergePatch(
         resources.nodeMaintenances,
         { name },
@@ -87,7 +89,7 @@ export class Users {
   }
 
   async delete(name: string): Promise<void> {
-    await insist(`the deletion of ${name}`, async () => {
+    await retryUntilAnswered(`the deletion of ${name}`, async () => {
       const found = await this.#testbed.kube.get(resources.nodeMaintenances, { name });
       if (found === undefined || found.metadata.deletionTimestamp !== undefined) return;
       await this.#testbed.kube.delete(
@@ -110,7 +112,9 @@ export class Users {
       metadata: { name: this.#names.of(maintenance) },
       spec: maintenanceSpecOf(planned, this.#names),
     };
-    await insist(maintenance, () => this.#testbed.kube.create(resources.nodeMaintenances, object));
+    await retryUntilAnswered(maintenance, () =>
+      this.#testbed.kube.create(resources.nodeMaintenances, object),
+    );
   }
 
   async #move({ kind, maintenance, by }: ActionOf<'Advance' | 'Cancel'>): Promise<void> {
@@ -124,14 +128,14 @@ export class Users {
   async #select({ maintenance, nodes }: ActionOf<'Select'>): Promise<void> {
     const key = { name: this.#names.of(maintenance) };
     const nodeSelector = selectNodes(this.#names.all(nodes));
-    await insist(`the nodes of ${maintenance}`, () =>
+    await retryUntilAnswered(`the nodes of ${maintenance}`, () =>
       this.#testbed.kube.mergePatch(resources.nodeMaintenances, key, { spec: { nodeSelector } }),
     );
   }
 
   async #uncordon({ node }: ActionOf<'Uncordon'>): Promise<void> {
     const options = { fieldManager: 'kubectl-uncordon' };
-    await insist(`the uncordon of ${node}`, () =>
+    await retryUntilAnswered(`the uncordon of ${node}`, () =>
       this.#testbed.kube.mergePatch(
         resources.nodes,
         { name: this.#names.of(node) },
@@ -150,15 +154,15 @@ export class Users {
       if (acquisition.kind !== 'Held') throw new Error('held by the worker');
     };
     this.#locked.add(name);
-    await insist(`the Lease of ${name}`, acquire, forMs);
+    await retryUntilAnswered(`the Lease of ${name}`, acquire, forMs);
     await sleep(Math.max(0, forMs - (performance.now() - startedAt)));
-    await insist(`the release of ${name}`, () => this.#technician.release(name));
+    await retryUntilAnswered(`the release of ${name}`, () => this.#technician.release(name));
   }
 
   async #addPod({ node, priority }: ActionOf<'AddPod'>): Promise<void> {
     const name = `late-${(this.#serial += 1)}`;
     const pod = latePod(name, { node, priority }, this.#names);
-    await insist(`pod ${name}`, () => this.#testbed.kube.create(resources.pods, pod as never));
+    await retryUntilAnswered(`pod ${name}`, () => this.#testbed.kube.create(resources.pods, pod as never));
   }
 
   /** Deletes an Evacuation, and an EvictionRequest, of the pods on the node. */
@@ -166,7 +170,7 @@ export class Users {
     const { kube, evictionApi } = this.#testbed;
     const namespace = this.#names.prefix;
     const fieldSelector = `spec.nodeName=${this.#names.of(node)}`;
-    await insist('the deletion of an Evacuation', async () => {
+    await retryUntilAnswered('the deletion of an Evacuation', async () => {
       const pods = await kube.list(resources.pods, { namespace, fieldSelector });
       const uids = new Set(pods.items.map(({ metadata }) => metadata.uid));
       const evacuations = await kube.list(resources.evacuations, { namespace });

@@ -87,7 +87,7 @@ export class WorkerSlot {
       LD_PRELOAD: fakeClock,
       FAKETIME_TIMESTAMP_FILE: this.#clock,
       FAKETIME_CACHE_DURATION: '1',
-      // Timers go on: only the time of day is wrong.
+      // Timers keep running: only the time of day is wrong.
       FAKETIME_DONT_FAKE_MONOTONIC: '1',
     };
   }

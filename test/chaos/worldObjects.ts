@@ -4,7 +4,7 @@ import { type RawPod, type Resource, resources } from '../../kube/resources.ts';
 import { ofPool, gate, readinessPolicy } from '../kit/readiness.ts';
 import { daemonSets, deployments, selectNodes, serviceAccounts } from '../kit/resources.ts';
 import { type Testbed, priorityClassOf } from './testbed.ts';
-import { insist } from './insist.ts';
+import { retryUntilAnswered } from './retryUntilAnswered.ts';
 import type { PlannedMaintenance, Priority, Scenario, Workload } from './scenario.ts';
 
 /** The names of a run in a cluster that others use, too. */
@@ -75,7 +75,7 @@ export async function createWorld(
     ],
   };
   const policy = readinessPolicy(names.prefix, nodeSelector, gates);
-  await insist('the readiness policy', () =>
+  await retryUntilAnswered('the readiness policy', () =>
     kube.apply(resources.nodeReadinessPolicies, policy, { fieldManager: 'chaos' }),
   );
 }
@@ -115,7 +115,7 @@ export async function untilTrue(
   timeoutMs = 60_000,
 ): Promise<void> {
   const failure = new Error('not yet');
-  await insist(
+  await retryUntilAnswered(
     fact,
     async () => {
       if (!(await check())) throw failure;

@@ -477,7 +477,7 @@ describe('a window', () => {
     const { generation } = (await windowNow()).metadata;
     const paused = await succeeds(maintenance('window', 'pause', 'os-patch', '--reason', 'disk errors'));
     expect(paused).toBe(
-      'maintenancewindow/os-patch paused: it starts no further node and does not open until resume; nodes in progress continue\n',
+      'maintenancewindow/os-patch paused: it starts no more nodes and does not open until resume; nodes in progress continue\n',
     );
     expect((await windowNow()).metadata).toMatchObject({
       generation,

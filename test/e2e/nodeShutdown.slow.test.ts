@@ -221,7 +221,9 @@ withContainers('a shutdown goes over to a maintenance when an apiserver is back'
   await connect();
   await world.eventually(maintenance, 'the node to be drained', drained);
   await booted(shutdown);
-  expect(agentLog().slice(shutdown.logged)).toContain('"cause":"Drained","msg":"Node was let go"');
+  expect(agentLog().slice(shutdown.logged)).toContain(
+    '"cause":"Drained","msg":"Shutdown inhibitor released"',
+  );
   await returned(shutdown);
 });
 

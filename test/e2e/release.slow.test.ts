@@ -384,7 +384,7 @@ describe.each([
     await complete('drained-by-the-previous', 'node-6');
   });
 
-  test('the previous processes take over again, and everything ends as ordered', async () => {
+  test('the previous processes take over again, and everything ends as requested', async () => {
     await changingNothing(() => replaceWorker({ source: previous.source }));
     await changingNothing(() => replaceServer({ source: previous.source }));
     await soonDecidesFor('jane-after');

@@ -280,7 +280,7 @@ describe('an open window that needs approval', () => {
 
   test('is paused by a user who may change it, and resumed by one who may delete its nodes, without Temporal', async () => {
     expect(await succeeds(as.clerk('window', 'pause', 'by-request'))).toBe(
-      'maintenancewindow/by-request paused: it starts no further node and does not open until resume; nodes in progress continue\n',
+      'maintenancewindow/by-request paused: it starts no more nodes and does not open until resume; nodes in progress continue\n',
     );
     await eventually('Temporal to show the pause', async () =>
       expect(await progress()).toMatchObject({ paused: true }),

@@ -22,7 +22,7 @@ const end = 'async function complete(run: Run): Promise<Outcome> {\n';
 const beginning = 'if (carried === undefined) await start(run, input);\n';
 
 const builds = {
-  /** Runs of another build can go on with it: `patched` keeps its change from those that have passed the place. */
+  /** Runs of another build can continue with it: `patched` keeps its change from those that have passed the place. */
   compatible: (source: string) => source.replace(end, `${end}  if (patched('flush')) await sleep(1);\n`),
   incompatible: (source: string) => source.replace(beginning, `${beginning}    await sleep(1);\n`),
 };
@@ -163,7 +163,7 @@ describe('an upgrade of the workers', () => {
     expect(await buildsOf(idOf('upgraded'))).toEqual(['1']);
   });
 
-  test('is tried before, by a replay of what runs: it names the runs that could not go on', async () => {
+  test('is tried before, by a replay of what runs: it names the runs that could not continue', async () => {
     const asNow = await replay('--from-server');
     expect(asNow).toMatchObject({ code: 0, stderr: '' });
     expect(asNow.stdout).toMatch(/^ok {6}node-maintenance-upgraded /m);
@@ -173,7 +173,7 @@ describe('an upgrade of the workers', () => {
     expect(broken.code).toBe(1);
     expect(broken.stdout).toMatch(/^failed {2}node-maintenance-upgraded .*TMPRL1100/m);
     expect(broken.stdout).toMatch(/^ok {6}maintenance-window-patch/m);
-    expect(broken.stdout).toMatch(/ cannot go on\.$/m);
+    expect(broken.stdout).toMatch(/ cannot continue\.$/m);
   });
 
   test('moves every run to the second build when its process leads, and none before', async () => {

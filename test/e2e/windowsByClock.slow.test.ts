@@ -215,7 +215,7 @@ test('a window opens by its own schedule', async () => {
   await eventually(`${node} to be cordoned`, async () => expect(await windows.isCordoned(node)).toBe(true));
 });
 
-test('a window that has ended starts no further node, and closes when those in progress are done', async () => {
+test('a window that has ended starts no more nodes, and closes when those in progress are done', async () => {
   const [first, second] = pools.finishing;
   await eventually('the window to end', async () =>
     expect((await windows.now('finishing')).status?.active?.waiting).toEqual({

@@ -65,7 +65,7 @@ export async function throughout<T>(fact: string, ms: number, check: () => T | P
       await check();
     } catch (error) {
       const seconds = ((performance.now() - started) / 1_000).toFixed(1);
-      throw new Error(`No longer true after ${seconds} s: ${fact}: ${messageOf(error)}`, { cause: error });
+      throw new Error(`No longer true after ${seconds} s: ${fact}: ${errorMessage(error)}`, { cause: error });
     }
     await sleep(pauseAfter(0));
   }
@@ -73,13 +73,13 @@ export async function throughout<T>(fact: string, ms: number, check: () => T | P
 
 function timedOut(fact: string, timeoutMs: number, error: unknown): Error {
   return new Error(
-    `Timed out after ${timeoutMs / 1_000} s waiting for ${fact}; last seen: ${messageOf(error)}`,
+    `Timed out after ${timeoutMs / 1_000} s waiting for ${fact}; last seen: ${errorMessage(error)}`,
     {
       cause: error,
     },
   );
 }
 
-function messageOf(error: unknown): string {
+function errorMessage(error: unknown): string {
   return error instanceof Error ? error.message : String(error);
 }

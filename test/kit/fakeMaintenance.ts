@@ -2,7 +2,7 @@ import { Context } from '@temporalio/activity';
 import type {
   Admitted,
   DrainStep,
-  Interrupted,
+  ObservedStage,
   MaintenanceRef,
   PauseChanged,
   NodeMaintenanceActivities,
@@ -175,7 +175,7 @@ export class FakeMaintenance {
       },
       keepCordoned: (ref, stage) => {
         const paused = stage === 'Drain' ? true : undefined;
-        return this.#runLong<Interrupted | PauseChanged>('keepCordoned', stage, { ref, stage, paused });
+        return this.#runLong<ObservedStage | PauseChanged>('keepCordoned', stage, { ref, stage, paused });
       },
       drain: (ref, position, pace = 'Active') =>
         this.#runLong<DrainStep>('drain', pace === 'Active' ? position : `${position} ${pace}`, {
@@ -184,7 +184,11 @@ export class FakeMaintenance {
           paused: false,
         }),
       keepDrained: (ref) =>
-        this.#runLong<Interrupted | PauseChanged>('keepDrained', '', { ref, stage: 'Drain', paused: false }),
+        this.#runLong<ObservedStage | PauseChanged>('keepDrained', '', {
+          ref,
+          stage: 'Drain',
+          paused: false,
+        }),
       escalate: async (_, recorded = []) => {
         this.#note('escalate');
         this.recordedSteps.push(recorded);
@@ -225,13 +229,13 @@ export class FakeMaintenance {
     };
   }
 
-  #requestStage(to: NodeMaintenanceStage, requestedBy: StageRequest): Interrupted {
+  #requestStage(to: NodeMaintenanceStage, requestedBy: StageRequest): ObservedStage {
     this.#note('requestStage', requestedBy === 'Observation' ? `${to} if observed` : to);
     if (!this.gone && to !== this.stage && requestedBy === 'Message') this.edited(to);
     return this.#observed();
   }
 
-  #observed(): Interrupted {
+  #observed(): ObservedStage {
     if (this.gone) return { kind: 'Gone' };
     return { kind: 'StageChanged', stage: this.stage, generation: this.generation };
   }
@@ -268,7 +272,7 @@ export class FakeMaintenance {
   }
 
   /** Returns what a real activity returns when the object is no longer the one that it works for. */
-  #interruption({ ref, stage, paused }: WaitsFor): Interrupted | PauseChanged | undefined {
+  #interruption({ ref, stage, paused }: WaitsFor): ObservedStage | PauseChanged | undefined {
     if (this.gone || ref.uid !== this.uid) return { kind: 'Gone' };
     if (this.stage !== stage) return { kind: 'StageChanged', stage: this.stage, generation: this.generation };
     const isCurrent = paused === undefined || paused === this.paused;

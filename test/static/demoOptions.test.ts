@@ -12,20 +12,15 @@ describe('npm run demo', () => {
   test.each([
     { args: [], want: { scenario: 'drain', keep: false } },
     { args: ['--scenario', 'overlap', '--keep'], want: { scenario: 'overlap', keep: true } },
-    { args: ['--story', 'deadline'], want: { scenario: 'deadline', keep: false } },
   ])('$args', ({ args, want }) => {
     expect(parsed(...args)).toEqual({ kind: 'Options', options: want, printed: '' });
   });
 
   test.each([
     {
-      args: ['--story', 'deadline', '--scenario', 'drain'],
-      message: "error: option '--story <name>' cannot be used with option '--scenario <name>'\n",
-    },
-    {
-      args: ['--story', 'dead'],
+      args: ['--scenario', 'dead'],
       message:
-        "error: option '--story <name>' argument 'dead' is invalid. Allowed choices are drain, overlap, evacuators, deadline.\n",
+        "error: option '--scenario <name>' argument 'dead' is invalid. Allowed choices are drain, overlap, evacuators, deadline.\n",
     },
   ])('$args is a usage error', ({ args, message }) => {
     expect(parsed(...args)).toEqual({ kind: 'Exit', code: 2, printed: message });

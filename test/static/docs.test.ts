@@ -123,6 +123,11 @@ const replacedWords = [
   'patience',
   'steers?',
   'goes on',
+  'cannot go on',
+  'lets? go',
+  'judges?',
+  'obstacles?',
+  'census',
   'begun',
 ];
 

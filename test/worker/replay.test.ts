@@ -49,7 +49,7 @@ test('a history that the build continues', async () => {
   const { events } = JSON.parse(await readFile(recorded, 'utf8')) as { events: unknown[] };
   expect(await replay('--workflow-bundle', same, recorded)).toEqual({
     code: 0,
-    stdout: `ok      idle-cordon-drain-complete  ${events.length} events\n1 run replayed with ${same}: all can go on.\n`,
+    stdout: `ok      idle-cordon-drain-complete  ${events.length} events\n1 run replayed with ${same}: all can continue.\n`,
     stderr: '',
   });
 });
@@ -60,7 +60,7 @@ test('a history that the build cannot continue is named, with the reason in one 
   expect(stdout.split('\n')).toEqual([
     expect.stringMatching(/^failed {2}idle-cordon-drain-complete {2}\d+ events: .*TMPRL1100/),
     expect.stringMatching(/^failed {2}idle-cordon-drain-complete {2}\d+ events: .*TMPRL1100/),
-    `2 runs replayed with ${changed}: 2 cannot go on.`,
+    `2 runs replayed with ${changed}: 2 cannot continue.`,
     '',
   ]);
 });

@@ -311,7 +311,7 @@ export const sdkMetrics: readonly MetricDefinition[] = [
   {
     name: 'temporal_workflow_task_execution_failed_total',
     type: 'counter',
-    help: 'Workflow tasks that failed. Temporal retries them; until one succeeds, the run cannot go on.',
+    help: 'Workflow tasks that failed. Temporal retries them; until one succeeds, the run cannot continue.',
     labels: ['workflow_type', 'failure_reason', 'namespace', 'task_queue'],
   },
   {

@@ -13,7 +13,7 @@ import { packageVersion } from '../../process/packageVersion.ts';
 import { historiesIn, historiesOf, openRunsOf, type RecordedRun } from './histories.ts';
 import { replay, type Replayed } from './replay.ts';
 
-/** `npm run replay -- --from-server | FILE...`. Exit code: 0 every run can go on with this build, 1 some cannot, 2 not tried. */
+/** `npm run replay -- --from-server | FILE...`. Exit code: 0 every run can continue with this build, 1 some cannot, 2 not tried. */
 
 interface Options {
   fromServer: boolean;
@@ -26,7 +26,7 @@ const answerTimeoutMs = 5_000;
 
 const program = new Command('npm run replay --')
   .description(
-    'Replays histories of workflows with the workflows of this build: shows before an upgrade whether running maintenances and windows can go on with it. Writes nothing.',
+    'Replays histories of workflows with the workflows of this build: shows before an upgrade whether running maintenances and windows can continue with it. Writes nothing.',
   )
   .argument('[files...]', 'histories that temporal workflow show --output json has written')
   .option('--from-server', 'replay the open runs of this cluster in the namespace of Temporal', false)
@@ -39,7 +39,7 @@ const program = new Command('npm run replay --')
   .addHelpText(
     'after',
     `
-Exit codes: 0 every run can go on with this build, 1 some cannot, 2 invalid arguments, or Temporal did not answer.
+Exit codes: 0 every run can continue with this build, 1 some cannot, 2 invalid arguments, or Temporal did not answer.
 Temporal:   TEMPORAL_ADDRESS, TEMPORAL_NAMESPACE... and temporal.toml, as for the worker; NODE_MAINTENANCE_PAYLOAD_KEYS if payloads are encrypted.`,
   )
   .exitOverride()
@@ -90,7 +90,7 @@ async function report({ workflowBundle }: Options, runs: AsyncIterable<RecordedR
     console.log(escapeUnprintable(lineOf(replayed)));
   }
   const build = workflowBundle ?? `build ${packageVersion()}`;
-  const outcome = failed === 0 ? 'all can go on' : `${failed} cannot go on`;
+  const outcome = failed === 0 ? 'all can continue' : `${failed} cannot continue`;
   console.log(
     count === 0
       ? `No run was found to replay with ${build}.`

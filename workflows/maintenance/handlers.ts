@@ -50,16 +50,20 @@ export function handleMessages(run: Run, work: Work, effects: Effects): void {
     description: descriptions.advance,
     // Runs before admission too, when only the shape can be validated.
     validator: (request?: AdvanceRequest) =>
-      rejectIf(shapeProblem(request) ?? (run.uid === '' ? undefined : orderProblem(run, request))),
+      rejectIf(shapeProblem(request) ?? (run.uid === '' ? undefined : requestProblem(run, request))),
   });
   const validator = (input?: unknown) => rejectIf(inputProblem(input));
   setHandler(cancelUpdate, () => moveTo('Complete'), { description: descriptions.cancel, validator });
   setHandler(pauseUpdate, () => setPaused(true), { description: descriptions.pause, validator });
   setHandler(resumeUpdate, () => setPaused(false), { description: descriptions.resume, validator });
 
-  setHandler(advanceSignal, (order) => checkedSignal('advance', shapeProblem(order), () => advance(order)), {
-    description: descriptions.advance,
-  });
+  setHandler(
+    advanceSignal,
+    (request) => checkedSignal('advance', shapeProblem(request), () => advance(request)),
+    {
+      description: descriptions.advance,
+    },
+  );
   setHandler(
     cancelSignal,
     (input) => checkedSignal('cancel', inputProblem(input), () => moveTo('Complete')),
@@ -73,7 +77,7 @@ export function handleMessages(run: Run, work: Work, effects: Effects): void {
   setHandler(resumeSignal, (input) => checkedSignal('resume', inputProblem(input), () => setPaused(false)), {
     description: descriptions.resume,
   });
-  // The UI lists signals in this order: those for users come first.
+  // The UI lists signals in this request: those for users come first.
   handleInternalMessages(run, effects);
 }
 
@@ -88,19 +92,19 @@ function commandsOf(run: Run, work: Work, { requestStage, recordPause }: Effects
   /** The activity in progress ends when it sees the stage. */
   const writeStage = async (to: NodeMaintenanceStage) =>
     applyObservation(run, await unwrapActivityFailure(requestStage(refTo(run), to, 'Message')));
-  const advance = (order: AdvanceRequest = {}) =>
+  const advance = (request: AdvanceRequest = {}) =>
     whenAdmitted(async () => {
-      rejectIf(advanceProblem(run.stage, order));
-      await writeStage(destinationOf(run.stage, order));
+      rejectIf(advanceProblem(run.stage, request));
+      await writeStage(destinationOf(run.stage, request));
     });
   return {
     moveTo: (to: NodeMaintenanceStage) => whenAdmitted(() => writeStage(to)),
     advance,
-    /** Only an update tells its sender what is missing. */
-    advanceOrAsk: (order: AdvanceRequest = {}) =>
+    /** Only an update reports to its sender what is missing. */
+    advanceOrAsk: (request: AdvanceRequest = {}) =>
       whenAdmitted(async () => {
-        rejectIf(orderProblem(run, order));
-        await advance(order);
+        rejectIf(requestProblem(run, request));
+        await advance(request);
       }),
     setPaused: (paused: boolean) =>
       whenAdmitted(async () => {
@@ -114,7 +118,7 @@ function commandsOf(run: Run, work: Work, { requestStage, recordPause }: Effects
 
 /** Registers the query, and the signals of the maintenance controller. */
 function handleInternalMessages(run: Run, { renderDetails }: Pick<Effects, 'renderDetails'>): void {
-  setHandler(progress, () => progressOf(run), { description: 'Stage, position in the drain plan, nodes' });
+  setHandler(progress, () => progressOf(run), { description: 'Stage, tier, nodes' });
   setHandler(
     observe,
     (observed) =>
@@ -137,10 +141,10 @@ function handleInternalMessages(run: Run, { renderDetails }: Pick<Effects, 'rend
   );
 }
 
-function orderProblem(run: Run, order: AdvanceRequest = {}): string | undefined {
+function requestProblem(run: Run, request: AdvanceRequest = {}): string | undefined {
   // oxlint-disable-next-line pure/no-clock -- in a workflow it is the time of the history, which replays
   const sinceChangeMs = Date.now() - run.stageChangedAtMs;
-  return advanceProblem(run.stage, order) ?? missingFromProblem(run.stage, order, sinceChangeMs);
+  return advanceProblem(run.stage, request) ?? missingFromProblem(run.stage, request, sinceChangeMs);
 }
 
 function shapeProblem(request: unknown): string | undefined {

@@ -1,5 +1,5 @@
 import { defineQuery, defineSignal, defineUpdate } from '@temporalio/workflow';
-import type { Interrupted } from '../../activities/contract.ts';
+import type { ObservedStage } from '../../activities/contract.ts';
 import type { AdvanceRequest } from '../../api/maintenanceInput.ts';
 import type { DetailsSnapshot } from '../../domain/maintenance/detailsSnapshot.ts';
 import type { Progress } from './run.ts';
@@ -8,7 +8,7 @@ import type { Progress } from './run.ts';
  * State of the object with this UID as the maintenance controller observed it, and the user who changed its spec last, if known. Any client may
  * send it: it only says that there is something to read.
  */
-export type Observation = Interrupted & { uid: string; requestedBy?: string };
+export type Observation = ObservedStage & { uid: string; requestedBy?: string };
 
 export const progress = defineQuery<Progress>('progress');
 export const observe = defineSignal<[Observation]>('observe');

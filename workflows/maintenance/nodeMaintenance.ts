@@ -93,7 +93,7 @@ export async function nodeMaintenance(input: MaintenanceInput, previousRun?: Run
   if (carried === undefined) await start(run, input);
   onCancellation(() => completeIfAuthorized(run));
   return CancellationScope.nonCancellable(async () => {
-    escalateBeside(run);
+    runEscalationTimers(run);
     while (!(await isConfirmedOver(run))) {
       publishState(run);
       await stages[run.stage](run, work);
@@ -119,7 +119,7 @@ const failedEscalationMs = 600_000;
  * Waits for the steps before and at the drain deadline, beside the drain. The timers are durable; the activity reads from the object which step is
  * due. It ends with the run, and the next run continues from `run.escalatesAtMs`, which stays until the activity has returned.
  */
-function escalateBeside(run: Run): void {
+function runEscalationTimers(run: Run): void {
   const escalateAgain = async (): Promise<never> => {
     for (;;) {
       await condition(() => run.escalatesAtMs !== undefined && !isOver(run));

@@ -3,7 +3,7 @@ import type {
   Admitted,
   DrainStep,
   EscalationStep,
-  Interrupted,
+  ObservedStage,
   MaintenanceRef,
   Pace,
   RunCluster,
@@ -108,7 +108,7 @@ export function applyAdmitted(run: Run, admitted: Admitted): void {
 }
 
 /** Applies the state of the object that an activity has read, unless the run has a newer one. */
-export function applyObservation(run: Run, observed: Interrupted): void {
+export function applyObservation(run: Run, observed: ObservedStage): void {
   if (observed?.kind === 'Gone') {
     run.gone = true;
     return;
@@ -124,7 +124,7 @@ export function applyObservation(run: Run, observed: Interrupted): void {
  * Applies what a signal says about the object. Any client may send it, so it only says that there is something to read: the next activity
  * reads the object, and its result replaces the claim. Beyond Idle the activity in progress watches the object itself.
  */
-export function applyHint(run: Run, claimed: Interrupted): void {
+export function applyHint(run: Run, claimed: ObservedStage): void {
   if (run.stage === 'Drain') applyDrainHint(run, claimed);
   if (run.stage !== 'Idle') return;
   if (claimed.kind !== 'Gone' && claimed.generation <= run.generation) return;
@@ -135,7 +135,7 @@ export function applyHint(run: Run, claimed: Interrupted): void {
 }
 
 /** A newer object may have another deadline: the escalation reads it. */
-function applyDrainHint(run: Run, claimed: Interrupted): void {
+function applyDrainHint(run: Run, claimed: ObservedStage): void {
   if (claimed.kind !== 'StageChanged' || claimed.stage !== 'Drain') return;
   if (claimed.generation > run.generation) scheduleEscalation(run, 0);
 }

@@ -2,9 +2,9 @@ import { CancellationScope, condition, isCancellation, workflowInfo } from '@tem
 import { isEndOfCancelled } from './failures.ts';
 
 /**
- * Runs a long-running activity until it ends. Only a history that has become long cancels it: then resolves with undefined. No order does, because
+ * Runs a long-running activity until it ends. Only a history that has become long cancels it: then resolves with undefined. No request does, because
  * a cancellation reaches an activity only with the answer to its next heartbeat, possibly minutes later: the workflow makes the object say what
- * was ordered, and the activity, which watches the object, ends at once.
+ * was requested, and the activity, which watches the object, ends at once.
  */
 export async function runLongRunning<T>(work: () => Promise<T>): Promise<T | undefined> {
   const scope = new CancellationScope();

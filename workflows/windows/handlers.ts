@@ -21,7 +21,7 @@ const descriptions = {
     'Approve the maintenance of {"node": "n1"}, {"nodes": ["n1", "n2"]}, or of the whole window without input',
   advance: 'Mark the work on {"node": "n1"} as done; the node is uncordoned when it is Ready',
   cancel: 'End the window now, and uncordon the nodes whose work is not done',
-  pause: 'Start no further node; nodes in progress continue',
+  pause: 'Start no more nodes; nodes in progress continue',
   resume: 'Undo pause',
 };
 

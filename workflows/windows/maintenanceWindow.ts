@@ -69,7 +69,7 @@ export async function maintenanceWindow(input: WindowInput, previousRun?: Window
   });
 }
 
-/** Cancelled in Temporal: handled like the message `cancel`, if Temporal users may send it. Nodes in progress are finished. */
+/** Cancelled in Temporal: handled like the message `cancel`, if Temporal users may send it. Nodes whose work is not done are uncordoned. */
 async function cancelIfAuthorized(run: WindowRun): Promise<void> {
   try {
     await authorizeRequest(windowRefTo(run), { cancelled: true });

@@ -222,7 +222,7 @@ test('of two maintenances the older one is served first, but not while it is pau
         status: 'False',
         reason: 'WaitingForMaintenance',
         message: expect.stringContaining(
-          `1 pod waits for places that NodeMaintenance ${older.metadata.name} is to have first: ${c.namespace}/${pods[1]?.metadata.name}.`,
+          `1 pod waits because free capacity is allocated to NodeMaintenance ${older.metadata.name} first: ${c.namespace}/${pods[1]?.metadata.name}.`,
         ),
       }),
     ),

@@ -420,7 +420,7 @@ describe('a window', () => {
     });
   });
 
-  test('starts no further node after maxFailures failures, until a failure is resolved', async () => {
+  test('starts no more nodes after maxFailures failures, until a failure is resolved', async () => {
     const window = await windowOf(2, { rollout: { maxUnavailable: 2, maxFailures: 1 } });
     const [first = '', second = ''] = window.nodes;
     await c.cordoned(second);

@@ -28,7 +28,7 @@ def receive(_bus, message):
 
 
 def let_go():
-    print('let go', flush=True)
+    print('released', flush=True)
     os.close(lock)
     return False
 

@@ -1,12 +1,12 @@
 import { writeFile } from 'node:fs/promises';
 import { Command, CommanderError } from 'commander';
-import { insist } from '../insist.ts';
+import { retryUntilAnswered } from '../retryUntilAnswered.ts';
 import { positive } from '../options.ts';
 import { interruption, log, print, withTestbed } from '../program.ts';
 import { runScenario } from '../run.ts';
 import { scenarioOf, withLastingWorkers } from '../scenario.ts';
 import { violationText } from '../violationText.ts';
-import { type Census, takeCensus } from './census.ts';
+import { type ResourceSample, takeSample } from './resources.ts';
 import { type EnduranceRecord, growthOfAll, restartsOf, valuesOf } from './record.ts';
 
 /**
@@ -44,7 +44,7 @@ function parsed(argv: readonly string[]): Options {
 
 async function main({ minutes, seed, json }: Options): Promise<number> {
   const signal = interruption();
-  const censuses: Census[] = [];
+  const samples: ResourceSample[] = [];
   const record: Omit<EnduranceRecord, 'growth' | 'restarts'> = {
     minutes,
     seed,
@@ -68,12 +68,12 @@ async function main({ minutes, seed, json }: Options): Promise<number> {
       if (result.violations.length > 0) record.broken.push(result.seed);
       for (const violation of result.violations)
         print(violationText(violation, { seed: result.seed, evictionApi: 'evacuation' }));
-      const census = await insist('the census', () => takeCensus(testbed, slots));
-      censuses.push({ seconds: elapsed(), runs: record.runs, ...census });
-      log(`seed ${result.seed}, ${result.seconds.toFixed(0)} s: ${textOf(censuses.at(-1) as Census)}`);
+      const sample = await retryUntilAnswered('the sample', () => takeSample(testbed, slots));
+      samples.push({ seconds: elapsed(), runs: record.runs, ...sample });
+      log(`seed ${result.seed}, ${result.seconds.toFixed(0)} s: ${textOf(samples.at(-1) as ResourceSample)}`);
     }
   });
-  const recorded = { ...record, restarts: restartsOf(censuses), growth: growthOfAll(censuses) };
+  const recorded = { ...record, restarts: restartsOf(samples), growth: growthOfAll(samples) };
   if (json !== undefined) await writeFile(json, `${JSON.stringify(recorded, rounded, 2)}\n`);
   return report(recorded);
 }
@@ -90,9 +90,9 @@ function report({ runs, maintenances, broken, restarts, growth }: EnduranceRecor
   return broken.length === 0 && isFlat ? 0 : 1;
 }
 
-function textOf(census: Census): string {
-  const values = Object.entries(valuesOf(census)).map(([name, value]) => `${name} ${Math.round(value)}`);
-  return [...values, `database of Temporal ${Math.round(census.temporalMb)} MB`].join('; ');
+function textOf(sample: ResourceSample): string {
+  const values = Object.entries(valuesOf(sample)).map(([name, value]) => `${name} ${Math.round(value)}`);
+  return [...values, `database of Temporal ${Math.round(sample.temporalMb)} MB`].join('; ');
 }
 
 function rounded(_: string, value: unknown): unknown {

@@ -1,8 +1,8 @@
 import { describe, expect, test } from '@jest/globals';
-import type { Census } from './census.ts';
+import type { ResourceSample } from './resources.ts';
 import { growthOfAll, restartsOf, valuesOf } from './record.ts';
 
-const base: Census = {
+const base: ResourceSample = {
   seconds: 0,
   runs: 1,
   workers: [
@@ -16,8 +16,8 @@ const base: Census = {
   temporalMb: 50,
 };
 
-/** One census a minute for two hours. */
-const censusesOf = (differs: (minute: number) => Partial<Census>): Census[] =>
+/** One sample a minute for two hours. */
+const censusesOf = (differs: (minute: number) => Partial<ResourceSample>): ResourceSample[] =>
   Array.from({ length: 121 }, (_, minute) => ({
     ...base,
     seconds: minute * 60,
@@ -25,7 +25,7 @@ const censusesOf = (differs: (minute: number) => Partial<Census>): Census[] =>
     ...differs(minute),
   }));
 
-describe('the growth of censuses', () => {
+describe('the growth of samples', () => {
   test('is none of what stays the same, under the name of each value', () => {
     const growth = growthOfAll(censusesOf(() => ({})));
     expect(Object.keys(growth)).toEqual(Object.keys(valuesOf(base)));
@@ -49,11 +49,11 @@ describe('the growth of censuses', () => {
         { pid: 2, memoryMb: 280 + minute, handles: 41 },
       ],
     });
-    const censuses = censusesOf(restarted);
-    const growth = growthOfAll(censuses);
+    const samples = censusesOf(restarted);
+    const growth = growthOfAll(samples);
     expect(growth['memory of worker 1, MB']).toMatchObject({ isGrowing: false, mean: 300 });
     expect(growth['memory of worker 2, MB']).toMatchObject({ isGrowing: true });
-    expect(restartsOf(censuses)).toBe(1);
+    expect(restartsOf(samples)).toBe(1);
   });
 
   test('is unknown of too few', () => expect(growthOfAll(censusesOf(() => ({})).slice(0, 30))).toEqual({}));

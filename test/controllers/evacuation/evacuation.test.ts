@@ -117,7 +117,7 @@ describe('An Evacuation', () => {
     const held = await c.podsOn(node, 3, { finalizers: ['example.com/held'] });
     const pods = [...(await c.podsOn(node, 3)), ...held];
     for (const pod of pods) await requestEvacuation(pod);
-    stop = evacuationControllerOn(c, { cleanup: { stillGoingMs: 60_000 } });
+    stop = evacuationControllerOn(c, { cleanup: { quietPeriodMs: 60_000 } });
     for (const pod of pods.slice(0, 3)) await c.eventuallyGone(pod);
     for (const { metadata } of held) {
       await eventually('the pod to be terminating', () =>

@@ -9,7 +9,7 @@ const drain = (name: string, pods: Pod[], differs: Partial<PlacedDrain> = {}): P
   name,
   createdAt: `2026-01-0${name.length}T00:00:00Z`,
   waits: true,
-  obstacle: undefined,
+  stoppedReason: undefined,
   endsByItself: false,
   pods,
   ...differs,
@@ -101,7 +101,7 @@ describe('free places are divided among drains', () => {
     {
       when: 'the oldest one is paused: it takes no place, and holds nobody back',
       free: 3,
-      drains: [drain('a', ones(3), { obstacle: 'Paused' }), drain('bb', ones(3)), drain('ccc', ones(1))],
+      drains: [drain('a', ones(3), { stoppedReason: 'Paused' }), drain('bb', ones(3)), drain('ccc', ones(1))],
       want: [
         { name: 'bb', waiting: 0 },
         { name: 'ccc', waiting: 1, servedFirst: ['bb'], stopped: ['a'] },
@@ -109,10 +109,10 @@ describe('free places are divided among drains', () => {
       ],
     },
     {
-      when: 'the only one that fits as a whole has an obstacle: the others are served pod by pod before it',
+      when: 'the only one that fits as a whole has an stoppedReason: the others are served pod by pod before it',
       free: 2,
       drains: [
-        drain('a', ones(1), { obstacle: 'WaitingForNodeLease' }),
+        drain('a', ones(1), { stoppedReason: 'WaitingForNodeLease' }),
         drain('bb', ones(3)),
         drain('ccc', ones(4)),
       ],
@@ -126,8 +126,8 @@ describe('free places are divided among drains', () => {
       when: 'one that waits for a Lease does not wait for one that is paused',
       free: 3,
       drains: [
-        drain('a', ones(3), { obstacle: 'Paused' }),
-        drain('bb', ones(3), { obstacle: 'WaitingForNodeLease' }),
+        drain('a', ones(3), { stoppedReason: 'Paused' }),
+        drain('bb', ones(3), { stoppedReason: 'WaitingForNodeLease' }),
       ],
       want: [
         { name: 'a', waiting: 0 },
@@ -137,7 +137,7 @@ describe('free places are divided among drains', () => {
     {
       when: 'one that waits for a Lease still drains its other nodes, with what nobody else needs',
       free: 4,
-      drains: [drain('a', ones(4), { obstacle: 'WaitingForNodeLease' }), drain('bb', ones(3))],
+      drains: [drain('a', ones(4), { stoppedReason: 'WaitingForNodeLease' }), drain('bb', ones(3))],
       want: [
         { name: 'bb', waiting: 0 },
         { name: 'a', waiting: 3, servedFirst: ['bb'] },
@@ -147,7 +147,7 @@ describe('free places are divided among drains', () => {
       when: 'one that waits for a Lease takes no place while others wait until one of them can finish',
       free: 5,
       drains: [
-        drain('a', ones(1), { obstacle: 'WaitingForNodeLease' }),
+        drain('a', ones(1), { stoppedReason: 'WaitingForNodeLease' }),
         drain('bb', ones(3)),
         drain('ccc', ones(4)),
         drain('dddd', ones(4)),
@@ -208,7 +208,7 @@ test('the result does not depend on the order of the drains', () => {
 describe('maintenances that compete for capacity', () => {
   /**
    * Nodes with a number of pods each; a maintenance holds some of them; other nodes have free places. Its user, or its window, completes a
-   * maintenance as soon as its last pod has left, unless it has an obstacle. One that is drained from the beginning is kept, unless it has a window.
+   * maintenance as soon as its last pod has left, unless it has an stoppedReason. One that is drained from the beginning is kept, unless it has a window.
    */
   const drawnMaintenances = fc.record({
     free: fc.integer({ min: 0, max: 6 }),
@@ -216,7 +216,7 @@ describe('maintenances that compete for capacity', () => {
       fc.record({
         nodes: fc.array(fc.integer({ min: 0, max: 4 }), { minLength: 1, maxLength: 2 }),
         endsByItself: fc.boolean(),
-        obstacle: fc.oneof(
+        stoppedReason: fc.oneof(
           { weight: 3, arbitrary: fc.constant(undefined) },
           { weight: 1, arbitrary: fc.constantFrom('Paused' as const, 'WaitingForNodeLease' as const) },
         ),
@@ -227,7 +227,7 @@ describe('maintenances that compete for capacity', () => {
   type Drawn = typeof drawnMaintenances extends fc.Arbitrary<infer T> ? T : never;
   const placesPerNode = 4;
 
-  interface Maintenance extends Pick<PlacedDrain, 'obstacle' | 'endsByItself'> {
+  interface Maintenance extends Pick<PlacedDrain, 'stoppedReason' | 'endsByItself'> {
     /** Pods that are left on its nodes. */
     pods: number;
     nodes: number;
@@ -241,18 +241,18 @@ describe('maintenances that compete for capacity', () => {
   const worldOf = ({ free, held: maintenances }: Drawn): World => ({
     free,
     open: new Map(
-      maintenances.map(({ nodes, endsByItself, obstacle }, index) => {
+      maintenances.map(({ nodes, endsByItself, stoppedReason }, index) => {
         const own = nodes.reduce((sum, count) => sum + count, 0);
         const kept = own === 0 && !endsByItself ? ('Drained' as const) : undefined;
         return [
           `m${index}`,
-          { pods: own, nodes: nodes.length, endsByItself, obstacle: obstacle ?? kept },
+          { pods: own, nodes: nodes.length, endsByItself, stoppedReason: stoppedReason ?? kept },
         ] as const;
       }),
     ),
   });
 
-  const proceeds = ({ obstacle }: Maintenance) => obstacle === undefined;
+  const proceeds = ({ stoppedReason }: Maintenance) => stoppedReason === undefined;
   const isDone = ({ open }: World) => ![...open.values()].some(proceeds);
 
   const completed = (world: World, name: string) => {
@@ -274,11 +274,11 @@ describe('maintenances that compete for capacity', () => {
   const finishesTogether = (world: World): boolean => {
     for (;;) {
       const drains = [...world.open].map(
-        ([name, { pods, obstacle, endsByItself }]): PlacedDrain => ({
+        ([name, { pods, stoppedReason, endsByItself }]): PlacedDrain => ({
           name,
           createdAt: name,
           waits: true,
-          obstacle,
+          stoppedReason,
           endsByItself,
           pods: ones(pods),
         }),
@@ -291,7 +291,7 @@ describe('maintenances that compete for capacity', () => {
       let moved = 0;
       for (const { name, unplaced } of allocate(facts, [], drains)) {
         const own = world.open.get(name);
-        if (own === undefined || own.obstacle === 'Paused') continue;
+        if (own === undefined || own.stoppedReason === 'Paused') continue;
         moved += own.pods - unplaced.length;
         world.free -= own.pods - unplaced.length;
         own.pods = unplaced.length;

@@ -159,17 +159,19 @@ describe('the condition CapacityAvailable', () => {
     {
       when: 'another one is served first',
       differs: { servedFirst: ['older'] },
-      want: '1 pod waits for places that NodeMaintenance older is to have first: shop/web-0.',
+      want: '1 pod waits because free capacity is allocated to NodeMaintenance older first: shop/web-0.',
     },
-  ])('names the maintenances that keep their nodes until someone acts, if $when', ({ differs, want }) => {
-    const stopped = (['Paused', 'Drained', 'WaitingForNodeLease', 'Blocked'] as const).map((obstacle) => ({
-      name: `m-${obstacle}`.toLowerCase(),
-      obstacle,
-    }));
+  ])('names the maintenances that keep their nodes until an operator acts, if $when', ({ differs, want }) => {
+    const stopped = (['Paused', 'Drained', 'WaitingForNodeLease', 'Blocked'] as const).map(
+      (stoppedReason) => ({
+        name: `m-${stoppedReason}`.toLowerCase(),
+        stoppedReason,
+      }),
+    );
     const { message } = capacityCondition({ ...facts, unplaced, stopped, ...differs });
     expect(message).toContain(want);
     expect(message).toMatch(
-      / Until someone acts, nodes are kept by NodeMaintenance m-paused \(paused\), m-drained \(drained\), m-waitingfornodelease \(waits for a maintenance Lease\) and 1 more\.$/,
+      / NodeMaintenance m-paused \(paused\), m-drained \(drained\), m-waitingfornodelease \(waits for a maintenance Lease\) and 1 more keep their nodes until an operator acts\.$/,
     );
   });
 });

@@ -70,11 +70,11 @@ describe('the status', () => {
     nodes: [{ name: 'n1', pods: [], reached: [] }],
     published: new Map([['n2', [pods(1000)]]]),
   };
-  const ofDrain = (waiting: DeniedNode, wasCordonedByMaintenance: boolean, onNode: number) => {
+  const ofDrain = (waiting: DeniedNode, hasCordonRecord: boolean, onNode: number) => {
     const left = Array.from({ length: onNode }, () => ({ pod: pod({ priority: 1000 }), evacuating: false }));
     const decision = decideDrain({
       ...snapshot,
-      waiting: [{ ...waiting, wasCordonedByMaintenance, pods: left }],
+      waiting: [{ ...waiting, hasCordonRecord, pods: left }],
     });
     const verification = { kind: 'Verified', volumes: [] } as const;
     const verified = { planLength: plan.length, now, existing, verification, mayBecomeDrained: true };

@@ -101,7 +101,7 @@ describe('the next step of a drain', () => {
   });
 
   test('static pods of a node that someone else holds keep the drain waiting only if it has an agent', () => {
-    const waiting = { name: 'two', because: 'held', wasCordonedByMaintenance: true };
+    const waiting = { name: 'two', because: 'held', hasCordonRecord: true };
     const living = [{ pod: mirrorPod(), evacuating: true }];
     const of = (differs: object) => ({
       ...drain([node('one', [])]),

@@ -12,7 +12,7 @@ import { isFinal } from '../../../domain/evacuation/evictionRequest.ts';
 import {
   completionGraceMs,
   currentEviction,
-  type EvictionWorld,
+  type EvictionSnapshot,
   lifecycleEvictionName,
   nextStep,
   type Step,
@@ -120,7 +120,7 @@ class World {
     this.startedAt = new Date(this.nowMs);
   }
 
-  get view(): EvictionWorld {
+  get view(): EvictionSnapshot {
     let n = 1;
     while (this.evictions.some(({ metadata }) => metadata.name === lifecycleEvictionName(n, target.name)))
       n++;

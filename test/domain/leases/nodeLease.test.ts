@@ -19,7 +19,7 @@ function drain(differs: Partial<DrainSnapshot> & { position?: number } = {}): Dr
     waiting: [
       {
         ...held,
-        wasCordonedByMaintenance: false,
+        hasCordonRecord: false,
         pods: [{ pod: pod({ priority: 1000 }), evacuating: false }],
       },
     ],
@@ -47,7 +47,7 @@ describe('a node whose maintenance Lease another client holds', () => {
     const waiting = [...(drain().waiting[0]?.pods ?? []), evacuating, mirror];
     const targets = [pods(1000)];
     const snapshot = drain({
-      waiting: [{ ...held, wasCordonedByMaintenance: true, pods: waiting }],
+      waiting: [{ ...held, hasCordonRecord: true, pods: waiting }],
       published: new Map([['held', targets]]),
     });
     expect(decideDrain(snapshot).evacuate).toEqual([]);
@@ -85,7 +85,7 @@ describe('a node whose maintenance Lease another client holds', () => {
     const position = plan.length - 1;
     const emptied = {
       ...held,
-      wasCordonedByMaintenance: true,
+      hasCordonRecord: true,
       pods: [{ pod: mirrorPod(), evacuating: false }],
     };
     expect(drainedCondition(drain({ position, waiting: [emptied] }))).toMatchObject({ status: 'True' });
@@ -94,7 +94,7 @@ describe('a node whose maintenance Lease another client holds', () => {
     expect(drainedCondition(only)).toMatchObject({ status: 'True' });
     const refilled = { ...emptied, pods: [{ pod: pod(), evacuating: true }] };
     expect(drainedCondition(drain({ position, waiting: [refilled] }))).toMatchObject({ status: 'False' });
-    const untouched = { ...emptied, wasCordonedByMaintenance: false, pods: [] };
+    const untouched = { ...emptied, hasCordonRecord: false, pods: [] };
     expect(drainedCondition(drain({ position, waiting: [untouched] }))).toMatchObject({
       status: 'False',
       reason: 'WaitingForNodeLease',

@@ -109,7 +109,7 @@ function capacityOf(count: number, text: string): CapacityFacts {
   }));
   const stopped = Array.from({ length: count }, (_, i) => ({
     name: longest(i),
-    obstacle: 'Paused' as const,
+    stoppedReason: 'Paused' as const,
   }));
   return {
     waits: true,
@@ -140,7 +140,7 @@ function worstCase(
   const waiting = snapshots.map((node) => ({
     ...node,
     because: text.repeat(500),
-    wasCordonedByMaintenance: false,
+    hasCordonRecord: false,
   }));
   const nodes = waits === 'Lease' ? snapshots.slice(0, 1) : snapshots;
   const own = { name: longest(1), createdAt: now, plan, position: 3, nodes: nodes.map(({ name }) => name) };

@@ -29,12 +29,12 @@ interface Overrides {
   left?: number;
   peak?: number;
   unschedulableBefore?: boolean;
-  wasCordonedByMaintenance?: boolean;
+  hasCordonRecord?: boolean;
 }
 
 function maintenance(differs: Overrides = {}): NodeMaintenance {
   const { stage = 'Drain', started = [stage], conditions = [], finalizers = [finalizer] } = differs;
-  const { left = 2, peak = 5, unschedulableBefore = false, wasCordonedByMaintenance = true } = differs;
+  const { left = 2, peak = 5, unschedulableBefore = false, hasCordonRecord = true } = differs;
   const record = {
     nodeRef: { name: 'one' },
     drainTargets: [upTo(1_000)],
@@ -42,7 +42,7 @@ function maintenance(differs: Overrides = {}): NodeMaintenance {
     podsPendingEvacuation: left,
     podsEvacuating: 0,
     podsPeak: peak,
-    ...(wasCordonedByMaintenance && { unschedulableBefore }),
+    ...(hasCordonRecord && { unschedulableBefore }),
   };
   return {
     metadata: { name: 'rack-7', uid: 'rack-7', finalizers: [...finalizers] },
@@ -353,7 +353,7 @@ describe('the summary of a completed maintenance', () => {
     },
     {
       when: 'was never cordoned by the maintenance',
-      of: complete({ wasCordonedByMaintenance: false }),
+      of: complete({ hasCordonRecord: false }),
       cordoned: true,
       want: { inService: false, outOfServiceReasons: [], notUncordoned: 'NeverCordoned' },
     },
@@ -441,7 +441,7 @@ describe('waiting for a stage', () => {
       goal: 'Cordon',
       of: {
         stage: 'Cordon',
-        wasCordonedByMaintenance: false,
+        hasCordonRecord: false,
         conditions: [condition('NodeLeasesHeld', 'False', 'Waiting')],
       },
       nodes: [node({ cordoned: true })],
@@ -452,7 +452,7 @@ describe('waiting for a stage', () => {
       goal: 'Cordon',
       of: {
         stage: 'Cordon',
-        wasCordonedByMaintenance: false,
+        hasCordonRecord: false,
         conditions: [condition('NodesAuthorized', 'False', 'NotAuthorized')],
       },
       want: { kind: 'Waiting', on: ['nodes to be cordoned: one', 'permissions: NotAuthorized.'] },
@@ -544,7 +544,7 @@ describe('waiting for a stage', () => {
     {
       when: 'the Lease of the node was never acquired',
       goal: 'Complete',
-      of: { ...completed, wasCordonedByMaintenance: false },
+      of: { ...completed, hasCordonRecord: false },
       nodes: [node({ cordoned: true, ready: false })],
       want: { kind: 'Reached', notes: ['Skipped, never cordoned by the maintenance: one.'] },
     },

@@ -178,7 +178,7 @@ describe('the taint', () => {
     if (row.before !== undefined) node.after(0, [], { gates: row.before, pods });
     expect(node.isTainted).toBe(false);
     const changed = node.after(60, [], { gates: row.after, pods });
-    expect(changed).toMatchObject({ wantsTaint: false, changesAt: node.now + graceMs });
+    expect(changed).toMatchObject({ wantsTaint: false, changesAtMs: node.now + graceMs });
     expect([node.ready, node.status?.losses]).toEqual(['False GatesLost', 0]);
     expect(node.after(29, [], { gates: row.after, pods }).wantsTaint).toBe(false);
     expect(node.after(1, [], { gates: row.after, pods }).wantsTaint).toBe(true);
@@ -202,7 +202,7 @@ describe('the taint', () => {
     const node = new SimulatedNode();
     node.after(0, all);
     const lost = node.after(60, ['cni', 'logs']);
-    expect(lost).toMatchObject({ wantsTaint: false, changesAt: node.now + graceMs });
+    expect(lost).toMatchObject({ wantsTaint: false, changesAtMs: node.now + graceMs });
     expect(node.ready).toBe('False GatesLost');
     expect(node.status?.conditions[0]?.message).toBe(
       'gate csi: no pod on the node in namespace kube-system has app=csi; the node accepts no new pods from 2026-01-01T00:01:30.000Z on',
@@ -274,8 +274,8 @@ describe('a gate with a grace of its own', () => {
     const node = new SimulatedNode();
     const differs = { gates: [network, gate('csi')] };
     node.after(0, all, differs);
-    expect(node.after(60, ['cni'], differs)).toMatchObject({ changesAt: node.now + graceMs });
-    expect(node.after(1, [], differs)).toMatchObject({ wantsTaint: false, changesAt: node.now + 5_000 });
+    expect(node.after(60, ['cni'], differs)).toMatchObject({ changesAtMs: node.now + graceMs });
+    expect(node.after(1, [], differs)).toMatchObject({ wantsTaint: false, changesAtMs: node.now + 5_000 });
     expect(node.after(5, [], differs).wantsTaint).toBe(true);
   });
 
@@ -346,7 +346,7 @@ describe('a node that rebooted', () => {
     const pods = [run('cni', 'cni-2'), run('csi', 'csi-2')];
     node.after(600, [], { pods });
     const closed = node.after(1, [], { pods, bootId: 'b' });
-    expect(closed).toMatchObject({ wantsTaint: true, changesAt: node.now + 60_000 });
+    expect(closed).toMatchObject({ wantsTaint: true, changesAtMs: node.now + 60_000 });
     expect(node.after(59, [], { pods, bootId: 'b' }).wantsTaint).toBe(true);
     expect(node.after(1, [], { pods, bootId: 'b', nodeReadySinceMs: undefined }).wantsTaint).toBe(true);
     expect(node.after(1, [], { pods, bootId: 'b' })).toMatchObject({
@@ -466,7 +466,7 @@ test('the taint always matches the gates', () => {
     fc.property(fc.boolean(), steps, (isTainted, taken) => {
       const node = new SimulatedHost(isTainted);
       for (const one of taken) {
-        const { input, wantsTaint, status, changesAt } = node.take(one);
+        const { input, wantsTaint, status, changesAtMs } = node.take(one);
         const notReady = status.readiness.filter(({ name, ready }) => !ready && name !== 'logs');
         const getsNoGrace = one.isUnderMaintenance || !one.isNodeReady || (one.reboots && node.boot > 1);
         const isDue = input.isTainted || getsNoGrace || notReady.some((lost) => isTaintDue(lost, node.now));
@@ -474,8 +474,8 @@ test('the taint always matches the gates', () => {
         if (notReady.length === 0 && status.losses < 2) expect(wantsTaint).toBe(false);
         if (notReady.length === 0 && !input.isTainted) expect(wantsTaint).toBe(false);
         // A lost gate adds the taint later, and a damped taint is removed later, without any event.
-        if ((notReady.length === 0) === wantsTaint) expect(changesAt).toBeGreaterThan(node.now);
-        if (changesAt !== undefined) expect(changesAt).toBeGreaterThan(node.now);
+        if ((notReady.length === 0) === wantsTaint) expect(changesAtMs).toBeGreaterThan(node.now);
+        if (changesAtMs !== undefined) expect(changesAtMs).toBeGreaterThan(node.now);
         const again = decideReadiness({ ...input, isTainted: wantsTaint }, status, node.timing);
         expect(again).toMatchObject({ wantsTaint, status });
       }

@@ -74,7 +74,7 @@ test('The current details of a window show its times, its nodes and the availabl
 | \`approve\` | \`{"nodes": ["NODE", "NODE"]}\` | approves these nodes, if the window requires approval per node |
 | \`advance\` | \`{"node":"node-1"}\` | resolves the failure and uncordons the node |
 | \`advance\` | \`{"node":"node-2"}\` | marks the work as done and uncordons the node when it is ready |
-| \`pause\` | none | starts no further node; nodes in progress continue |
+| \`pause\` | none | starts no more nodes; nodes in progress continue |
 | \`cancel\` | none | ends the window and uncordons the nodes whose work is not done |
 
 #### See also
@@ -109,7 +109,7 @@ describe('The current details of a window show its state, and only signals that 
     {
       when: 'it is paused',
       differs: { paused: true },
-      headline: '### Paused: no further node starts',
+      headline: '### Paused: no more nodes are started',
       signals: ['advance', 'resume', 'cancel'],
     },
     {
@@ -127,7 +127,7 @@ describe('The current details of a window show its state, and only signals that 
     {
       when: 'it has ended',
       differs: { ended: true },
-      headline: '### Ended: no further node starts',
+      headline: '### Ended: no more nodes are started',
       signals: ['advance', 'cancel'],
     },
     {

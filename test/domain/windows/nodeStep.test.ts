@@ -59,7 +59,7 @@ const terminating = (startedSecondsAgo: number, deletedSecondsAgo: number): Job 
 
 type Differs = Partial<Omit<NodeStepInput, 'maintenance' | 'node'>> & {
   node?: Node | 'Absent' | 'Recreated';
-  lastHeartbeat?: number;
+  lastHeartbeatMs?: number;
   isMissingReadinessTaint?: boolean;
   stage?: NodeMaintenanceStage;
   conditions?: Condition[];
@@ -84,7 +84,7 @@ function maintenanceOf({
 }
 
 function step(differs: Differs, maintenance = maintenanceOf(differs)) {
-  const { node = ready, lastHeartbeat, isMissingReadinessTaint = false } = differs;
+  const { node = ready, lastHeartbeatMs, isMissingReadinessTaint = false } = differs;
   const { stage: _stage, conditions: _conditions, uncordoned: _uncordoned, ...input } = differs;
   return decideNodeStep({
     work: 'Job',
@@ -104,7 +104,7 @@ function step(differs: Differs, maintenance = maintenanceOf(differs)) {
     node:
       typeof node === 'string'
         ? { kind: node }
-        : { kind: 'Present', node, lastHeartbeat, isMissingReadinessTaint },
+        : { kind: 'Present', node, lastHeartbeatMs, isMissingReadinessTaint },
   });
 }
 
@@ -203,7 +203,7 @@ describe('a node of a window', () => {
     },
     {
       when: 'is uncordoned after its work even if the Job was deleted since',
-      given: { conditions: worked, lastHeartbeat: nowMs - 9_000 },
+      given: { conditions: worked, lastHeartbeatMs: nowMs - 9_000 },
       want: { kind: 'Complete' },
     },
     {
@@ -244,12 +244,12 @@ describe('a node of a window', () => {
     },
     {
       when: 'waits for a kubelet heartbeat after its work, because condition Ready may be outdated',
-      given: { conditions: worked, job: succeeded, lastHeartbeat: nowMs - 11_000 },
+      given: { conditions: worked, job: succeeded, lastHeartbeatMs: nowMs - 11_000 },
       want: { kind: 'AwaitNode', message: 'no kubelet heartbeat since the work ended' },
     },
     {
       when: 'is uncordoned after a kubelet heartbeat',
-      given: { conditions: worked, job: succeeded, lastHeartbeat: nowMs - 9_000 },
+      given: { conditions: worked, job: succeeded, lastHeartbeatMs: nowMs - 9_000 },
       want: { kind: 'Complete' },
     },
     {
@@ -325,7 +325,7 @@ describe('a node of a window', () => {
     },
     {
       when: 'that was advanced is uncordoned when it is ready, whatever is left to do',
-      given: { conditions: [condition(advanceRequested)], policy: 'Cancel', lastHeartbeat: nowMs - 9_000 },
+      given: { conditions: [condition(advanceRequested)], policy: 'Cancel', lastHeartbeatMs: nowMs - 9_000 },
       want: { kind: 'Complete' },
     },
     {
@@ -335,12 +335,12 @@ describe('a node of a window', () => {
     },
     {
       when: 'that was advanced waits for a kubelet heartbeat, because a user may have restarted it just before',
-      given: { conditions: [condition(advanceRequested)], work: 'None', lastHeartbeat: nowMs - 10_000 },
+      given: { conditions: [condition(advanceRequested)], work: 'None', lastHeartbeatMs: nowMs - 10_000 },
       want: { kind: 'AwaitNode', message: 'no kubelet heartbeat since it was advanced' },
     },
     {
       when: 'that was advanced waits for a Job that started at the same moment',
-      given: { conditions: [condition(advanceRequested)], job: job(5), lastHeartbeat: nowMs },
+      given: { conditions: [condition(advanceRequested)], job: job(5), lastHeartbeatMs: nowMs },
       want: waitForJob,
     },
     {
@@ -462,7 +462,7 @@ describe('a node fails and stays cordoned', () => {
       when: 'when its kubelet sends no heartbeat after its work',
       given: {
         conditions: worked,
-        lastHeartbeat: nowMs - 62_000,
+        lastHeartbeatMs: nowMs - 62_000,
         job: job(100, { ...is('Complete'), lastTransitionTime: before(61) }),
       },
       reason: 'NodeNotReady',
@@ -615,7 +615,7 @@ describe('for every input', () => {
         ...(isDrained ? drained : []),
       ]),
     node: fc.constantFrom<NonNullable<Differs['node']>>(ready, unready, gated, 'Absent', 'Recreated'),
-    lastHeartbeat: fc.integer({ min: nowMs - 100_000, max: nowMs }),
+    lastHeartbeatMs: fc.integer({ min: nowMs - 100_000, max: nowMs }),
     isMissingReadinessTaint: fc.boolean(),
     work: fc.constantFrom('None' as const, 'Job' as const),
     revision: fc.constantFrom('Current' as const, 'Outdated' as const),

@@ -66,7 +66,7 @@ const isOver = (facts: ConditionFacts) => condition(facts);
 
 type Differs = Partial<Omit<NodeStepInput, 'maintenance' | 'node' | 'reboot'>> & {
   node?: NodeDiffers | 'Absent' | 'Recreated';
-  lastHeartbeat?: number;
+  lastHeartbeatMs?: number;
   stage?: NodeMaintenanceStage;
   conditions?: Condition[];
   isUncordoned?: boolean;
@@ -78,7 +78,7 @@ type Differs = Partial<Omit<NodeStepInput, 'maintenance' | 'node' | 'reboot'>> &
 const finalizer = 'nodemaintenance.k8s.io/maintenance-completion';
 
 function step(differs: Differs) {
-  const { node = {}, lastHeartbeat, stage = 'Drain', conditions = [drained], reboot, ...others } = differs;
+  const { node = {}, lastHeartbeatMs, stage = 'Drain', conditions = [drained], reboot, ...others } = differs;
   const { isUncordoned = false, recorded = ended, ...input } = others;
   const stageStatuses = isUncordoned ? [{ name: 'Complete' as const, startTimestamp: before(10) }] : [];
   return decideNodeStep({
@@ -107,7 +107,7 @@ function step(differs: Differs) {
     node:
       typeof node === 'string'
         ? { kind: node }
-        : { kind: 'Present', node: nodeWith(node), lastHeartbeat, isMissingReadinessTaint: false },
+        : { kind: 'Present', node: nodeWith(node), lastHeartbeatMs, isMissingReadinessTaint: false },
   });
 }
 
@@ -193,7 +193,7 @@ describe('a node that is to be rebooted', () => {
       given: {
         conditions: [drained, isOver(rebootDone)],
         node: { bootID: newBoot },
-        lastHeartbeat: nowMs - 11_000,
+        lastHeartbeatMs: nowMs - 11_000,
       },
       want: awaiting('no kubelet heartbeat since the work ended'),
     },
@@ -202,7 +202,7 @@ describe('a node that is to be rebooted', () => {
       given: {
         conditions: [drained, isOver(rebootDone)],
         node: { bootID: newBoot },
-        lastHeartbeat: nowMs - 9_000,
+        lastHeartbeatMs: nowMs - 9_000,
       },
       want: { kind: 'Complete' },
     },
@@ -381,7 +381,7 @@ describe('a reboot that', () => {
     },
     {
       when: 'a user marks as done uncordons the node when it is ready',
-      given: { conditions: advanced, lastHeartbeat: nowMs - 9_000 },
+      given: { conditions: advanced, lastHeartbeatMs: nowMs - 9_000 },
       want: { kind: 'Complete' },
     },
     {

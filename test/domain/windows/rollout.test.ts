@@ -64,7 +64,7 @@ function inputOf({
     nodes,
     outcomes: new Map(Object.entries(outcomes)),
     isUnnecessary: () => false,
-    unattended: new Map(),
+    nodesWithoutRebootAgent: new Map(),
     outOfService: new Map([
       ...busy.map(([name]) => [name, inMaintenance] as const),
       ...Object.entries(outOfService),
@@ -98,7 +98,7 @@ describe('nodes start', () => {
     { when: 'except nodes whose maintenance is rejected', given: { rejected: { n1: 'no' } }, want: ['n2'] },
     {
       when: 'except nodes without a running agent',
-      given: { unattended: notRunning('n1', 'n3'), rollout: { maxUnavailable: 4 } },
+      given: { nodesWithoutRebootAgent: notRunning('n1', 'n3'), rollout: { maxUnavailable: 4 } },
       want: ['n2', 'n4'],
     },
     {
@@ -201,7 +201,7 @@ describe('no node starts', () => {
   test.each<{ when: string; given: Differs; reason: string; message: string }>([
     {
       when: 'while no agent runs on any of them',
-      given: { unattended: notRunning('n1', 'n2', 'n3', 'n4'), outcomes: { n1: succeeded() } },
+      given: { nodesWithoutRebootAgent: notRunning('n1', 'n2', 'n3', 'n4'), outcomes: { n1: succeeded() } },
       reason: 'AgentNotRunning',
       message:
         'No node agent runs on nodes n2, n3, n4: start it, or reboot these nodes in another way and remove the annotation nodemaintenance.k8s.io/reboot-required.',
@@ -209,7 +209,7 @@ describe('no node starts', () => {
     {
       when: 'while no agent runs on the last one, and the others are in progress',
       given: {
-        unattended: notRunning('n1'),
+        nodesWithoutRebootAgent: notRunning('n1'),
         outcomes: { n2: inProgress, n3: succeeded(), n4: succeeded() },
         rollout: { maxUnavailable: 4 },
       },
@@ -220,7 +220,7 @@ describe('no node starts', () => {
     {
       when: 'while the agents of some of them have no reboot command',
       given: {
-        unattended: new Map<string, UnattendedReason>([
+        nodesWithoutRebootAgent: new Map<string, UnattendedReason>([
           ...notRunning('n3'),
           ['n1', 'NoRebootCommand'],
           ['n2', 'NoRebootCommand'],
@@ -234,7 +234,7 @@ describe('no node starts', () => {
     {
       when: 'while the agent of the last one has no reboot command',
       given: {
-        unattended: new Map([['n1', 'NoRebootCommand']]),
+        nodesWithoutRebootAgent: new Map([['n1', 'NoRebootCommand']]),
         outcomes: { n2: succeeded(), n3: succeeded(), n4: succeeded() },
       },
       reason: 'AgentNotRunning',

@@ -90,7 +90,7 @@ test('At its end the window says so, and finishes the nodes in progress', async 
   const handle = await lab.startWindow(fake);
   await eventually('the end', async () => {
     const { currentDetails } = await handle.query<{ currentDetails: string }>('__temporal_workflow_metadata');
-    expect(currentDetails).toContain('### Ended: no further node starts');
+    expect(currentDetails).toContain('### Ended: no more nodes are started');
   });
   await fake.ends({ kind: 'Over', state: windowState({ done: 1, remaining: 3 }) });
   expect(await handle.result()).toMatchObject({ done: 1, remaining: 3 });
@@ -185,7 +185,7 @@ test('A window shows requests that its object records, and passes them on until 
   expect(shown).toMatchObject(requests);
   expect(state).toEqual(windowState());
   const { currentDetails } = await handle.query<{ currentDetails: string }>('__temporal_workflow_metadata');
-  expect(currentDetails).toContain('### Paused: no further node starts');
+  expect(currentDetails).toContain('### Paused: no more nodes are started');
   expect(currentDetails).toContain('- **Approved:** the whole window');
   await update(handle, 'resume');
   await fake.eventuallyRequested({ ...requests, paused: false });

@@ -12,7 +12,7 @@ import { debounceMs, otherDelayMs } from '../reconcile.ts';
 const settledMs = 250;
 
 /** Decides which changes concern a drain, and how soon: there may be a thousand changes in a second, and a hundred drains beside it. */
-export class DrainAttention {
+export class DrainChangeFilter {
   readonly #cluster: Pick<Cluster, 'pods'>;
   readonly #pace: Pace;
   /** Names of the nodes whose pods the latest decision used; undefined before the first. */

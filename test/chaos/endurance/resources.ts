@@ -7,7 +7,7 @@ import type { Testbed } from '../testbed.ts';
 import type { WorkerSlot } from '../workerSlot.ts';
 
 /** What exists between two runs, when nothing of a maintenance is left. */
-export interface Census {
+export interface ResourceSample {
   /** Since the first run began. */
   seconds: number;
   /** Runs so far. */
@@ -34,10 +34,10 @@ const counted: Record<string, { resource: Resource; namespace?: string }> = {
   Events: { resource: resources.events as Resource },
 };
 
-export async function takeCensus(
+export async function takeSample(
   { kube, temporal, sandbox }: Pick<Testbed, 'kube' | 'temporal' | 'sandbox'>,
   slots: readonly WorkerSlot[],
-): Promise<Omit<Census, 'seconds' | 'runs'>> {
+): Promise<Omit<ResourceSample, 'seconds' | 'runs'>> {
   const objects: Record<string, number> = {};
   for (const [name, { resource, ...within }] of Object.entries(counted))
     objects[name] = (await kube.list(resource, within)).items.length;

@@ -1,7 +1,7 @@
 import { describe, expect, test } from '@jest/globals';
 import { WINDOW_LABEL, WindowAnnotation } from '../../../api/names.ts';
 import type { NodeMaintenance } from '../../../api/nodeMaintenance.ts';
-import { drainObstacleOf, endsByItself } from '../../../domain/windows/drainObstacle.ts';
+import { stoppedReasonOf, endsByItself } from '../../../domain/windows/stoppedReason.ts';
 import { emptyStatus } from '../../../domain/maintenance/status.ts';
 import { nodeCancelled, nodeSucceeded } from '../../../domain/windows/nodeResult.ts';
 
@@ -73,7 +73,7 @@ describe('what keeps a drain from returning its nodes', () => {
       want: 'Drained',
     },
   ])('is $when: $want', ({ conditions, work, want }) => {
-    expect(drainObstacleOf(maintenance(conditions, work), now)).toBe(want);
+    expect(stoppedReasonOf(maintenance(conditions, work), now)).toBe(want);
   });
 
   test('a node whose work was cancelled, or is done, is returned by its window', () => {

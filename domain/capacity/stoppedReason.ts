@@ -1,5 +1,5 @@
-/** Why a drain does not return its nodes before a person, or the holder of a Lease, acts. */
-export const DrainObstacle = {
+/** Why a drain does not return its nodes before an operator, or the holder of a Lease, acts. */
+export const StoppedReason = {
   /** A user paused it. */
   Paused: 'Paused',
   /** Another client holds the maintenance Lease of a node. */
@@ -11,9 +11,9 @@ export const DrainObstacle = {
   /** It is drained, and a user completes it. */
   Drained: 'Drained',
 } as const;
-export type DrainObstacle = (typeof DrainObstacle)[keyof typeof DrainObstacle];
+export type StoppedReason = (typeof StoppedReason)[keyof typeof StoppedReason];
 
-const texts: Readonly<Record<DrainObstacle, string>> = {
+const texts: Readonly<Record<StoppedReason, string>> = {
   Paused: 'paused',
   WaitingForNodeLease: 'waits for a maintenance Lease',
   NotAuthorized: 'not authorized for a node',
@@ -21,7 +21,7 @@ const texts: Readonly<Record<DrainObstacle, string>> = {
   Drained: 'drained',
 };
 
-/** Formats the obstacle for a message. */
-export function obstacleText(obstacle: DrainObstacle): string {
-  return texts[obstacle];
+/** Formats the stoppedReason for a message. */
+export function stoppedReasonText(stoppedReason: StoppedReason): string {
+  return texts[stoppedReason];
 }

@@ -6,7 +6,7 @@ const timeoutLimitMs = 60_000;
 const pauseMs = 200;
 
 /** Repeats a request while it fails for a reason that passes, as a user does. Throws what does not pass. */
-export async function insist<T>(
+export async function retryUntilAnswered<T>(
   what: string,
   request: () => Promise<T>,
   timeoutMs = timeoutLimitMs,

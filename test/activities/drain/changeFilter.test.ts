@@ -1,4 +1,4 @@
-import { DrainAttention } from '../../../activities/drain/attention.ts';
+import { DrainChangeFilter } from '../../../activities/drain/changeFilter.ts';
 import type { Pod } from '../../../api/core.ts';
 import type { Evacuation } from '../../../api/evacuation.ts';
 import type { EvictionRequest } from '../../../api/lifecycle.ts';
@@ -19,66 +19,66 @@ const change = <T extends { metadata: { name: string } }>(
 ): Change<T> =>
   ({ type, key: object.metadata.name, object, ...(type === 'Updated' && { previous }) }) as Change<T>;
 
-/** Returns the attention of a drain of node a. */
-function attentionOf(pace: 'Active' | 'Waiting' = 'Active') {
+/** Returns the filter of a drain of node a. */
+function filterOf(pace: 'Active' | 'Waiting' = 'Active') {
   const existing = new Map([first, second, elsewhere].map((pod) => [`shop/${pod.metadata.name}`, pod]));
   const pods = { get: (key: string) => existing.get(key) };
-  const attention = new DrainAttention({ pods } as never, pace);
-  return { attention, existing };
+  const filter = new DrainChangeFilter({ pods } as never, pace);
+  return { filter, existing };
 }
 
 /** Returns it after a decision: every targeted pod is being evacuated, unless pods are still to be. */
-function decidedAttention({
+function decidedFilter({
   pace = 'Active',
   evacuate = [],
 }: {
   pace?: 'Active' | 'Waiting';
   evacuate?: Pod[];
 } = {}) {
-  const { attention, existing } = attentionOf(pace);
-  attention.passStarted();
-  attention.watch(['a']);
-  attention.decided({ targeted: [first, second], evacuate }, false);
-  return { attention, existing };
+  const { filter, existing } = filterOf(pace);
+  filter.passStarted();
+  filter.watch(['a']);
+  filter.decided({ targeted: [first, second], evacuate }, false);
+  return { filter, existing };
 }
 
 describe('the next pass of a drain', () => {
   test('follows every change before the first decision', () => {
-    const { attention } = attentionOf();
-    expect(attention.podDelayMs(change('Updated', elsewhere))).toBe(40);
+    const { filter } = filterOf();
+    expect(filter.podDelayMs(change('Updated', elsewhere))).toBe(40);
   });
 
   test('does not follow pods of other nodes', () => {
-    expect(decidedAttention().attention.podDelayMs(change('Deleted', elsewhere))).toBeUndefined();
+    expect(decidedFilter().filter.podDelayMs(change('Deleted', elsewhere))).toBeUndefined();
   });
 
   test('waits for a quarter of a second while the pods leave, and for none when the last one has left', () => {
-    const { attention } = decidedAttention();
-    expect(attention.podDelayMs(change('Updated', first))).toBe(250);
-    expect(attention.podDelayMs(change('Deleted', second))).toBe(250);
-    expect(attention.podDelayMs(change('Deleted', first))).toBe(40);
+    const { filter } = decidedFilter();
+    expect(filter.podDelayMs(change('Updated', first))).toBe(250);
+    expect(filter.podDelayMs(change('Deleted', second))).toBe(250);
+    expect(filter.podDelayMs(change('Deleted', first))).toBe(40);
   });
 
   test('follows a pod that appears at once', () => {
-    const { attention } = decidedAttention();
-    expect(attention.podDelayMs(change('Added', podOn('a', 'new')))).toBe(40);
-    expect(attention.podDelayMs(change('Updated', podOn('a', 'new'), podOn(undefined, 'new')))).toBe(40);
+    const { filter } = decidedFilter();
+    expect(filter.podDelayMs(change('Added', podOn('a', 'new')))).toBe(40);
+    expect(filter.podDelayMs(change('Updated', podOn('a', 'new'), podOn(undefined, 'new')))).toBe(40);
   });
 
   test('follows every change at once while pods have no Evacuation', () => {
-    const { attention } = decidedAttention({ evacuate: [second] });
-    expect(attention.podDelayMs(change('Updated', first))).toBe(40);
-    expect(attention.otherMs).toBe(40);
+    const { filter } = decidedFilter({ evacuate: [second] });
+    expect(filter.podDelayMs(change('Updated', first))).toBe(40);
+    expect(filter.otherMs).toBe(40);
   });
 
   test('is due if nodes have joined since the maintenances were read', () => {
-    const { attention } = decidedAttention();
-    expect(attention.dueInMs).toBe(Infinity);
-    attention.watch(['a', 'b']);
-    attention.watch(['a', 'b']);
-    expect(attention.dueInMs).toBe(40);
-    attention.passStarted();
-    expect(attention.dueInMs).toBe(Infinity);
+    const { filter } = decidedFilter();
+    expect(filter.dueInMs).toBe(Infinity);
+    filter.watch(['a', 'b']);
+    filter.watch(['a', 'b']);
+    expect(filter.dueInMs).toBe(40);
+    filter.passStarted();
+    expect(filter.dueInMs).toBe(Infinity);
   });
 });
 
@@ -90,16 +90,16 @@ describe('an Evacuation', () => {
     } as Evacuation);
 
   test('concerns a drain as long as its pod exists on one of the nodes', () => {
-    const { attention, existing } = decidedAttention();
-    expect(attention.evacuationDelayMs(evacuationOf(first))).toBe(250);
-    expect(attention.evacuationDelayMs(evacuationOf(elsewhere))).toBeUndefined();
+    const { filter, existing } = decidedFilter();
+    expect(filter.evacuationDelayMs(evacuationOf(first))).toBe(250);
+    expect(filter.evacuationDelayMs(evacuationOf(elsewhere))).toBeUndefined();
     existing.delete('shop/first');
-    expect(attention.evacuationDelayMs(evacuationOf(first))).toBeUndefined();
+    expect(filter.evacuationDelayMs(evacuationOf(first))).toBeUndefined();
   });
 
   test('of a drain that only waits is followed within two seconds', () => {
-    const { attention } = decidedAttention({ pace: 'Waiting' });
-    expect(attention.evacuationDelayMs(evacuationOf(first))).toBe(2_000);
+    const { filter } = decidedFilter({ pace: 'Waiting' });
+    expect(filter.evacuationDelayMs(evacuationOf(first))).toBe(2_000);
   });
 });
 
@@ -111,28 +111,28 @@ describe('an EvictionRequest or an Eviction', () => {
     }) as EvictionRequest;
 
   test('concerns a drain as long as its pod exists on one of the nodes', () => {
-    const { attention, existing } = decidedAttention();
-    expect(attention.evictionDelayMs(change('Updated', requestOf(first)))).toBe(250);
-    expect(attention.evictionDelayMs(change('Updated', requestOf(elsewhere)))).toBeUndefined();
-    expect(attention.evictionDelayMs(change('Updated', requestOf(first, 'other')))).toBeUndefined();
+    const { filter, existing } = decidedFilter();
+    expect(filter.evictionDelayMs(change('Updated', requestOf(first)))).toBe(250);
+    expect(filter.evictionDelayMs(change('Updated', requestOf(elsewhere)))).toBeUndefined();
+    expect(filter.evictionDelayMs(change('Updated', requestOf(first, 'other')))).toBeUndefined();
     existing.delete('shop/first');
-    expect(attention.evictionDelayMs(change('Updated', requestOf(first)))).toBeUndefined();
+    expect(filter.evictionDelayMs(change('Updated', requestOf(first)))).toBeUndefined();
   });
 
   test('of a recreated pod concerns no drain', () => {
-    const { attention, existing } = decidedAttention();
+    const { filter, existing } = decidedFilter();
     existing.set('shop/first', { ...first, metadata: { ...first.metadata, uid: 'another' } } as Pod);
-    expect(attention.evictionDelayMs(change('Updated', requestOf(first)))).toBeUndefined();
+    expect(filter.evictionDelayMs(change('Updated', requestOf(first)))).toBeUndefined();
   });
 
   test('is followed at once when it is deleted, because its pod may need another one', () => {
-    const { attention } = decidedAttention();
-    expect(attention.evictionDelayMs(change('Deleted', requestOf(first)))).toBe(40);
+    const { filter } = decidedFilter();
+    expect(filter.evictionDelayMs(change('Deleted', requestOf(first)))).toBe(40);
   });
 
   test('of a drain that only waits is followed within two seconds', () => {
-    const { attention } = decidedAttention({ pace: 'Waiting' });
-    expect(attention.evictionDelayMs(change('Updated', requestOf(first)))).toBe(2_000);
+    const { filter } = decidedFilter({ pace: 'Waiting' });
+    expect(filter.evictionDelayMs(change('Updated', requestOf(first)))).toBe(2_000);
   });
 });
 
@@ -158,6 +158,6 @@ describe('another maintenance', () => {
     },
     { what: 'its deletion', changed: change('Deleted', maintenance('b', 1)), concerns: true },
   ])('concerns a drain: $what, $concerns', ({ changed, concerns }) => {
-    expect(decidedAttention().attention.isShared(changed)).toBe(concerns);
+    expect(decidedFilter().filter.isShared(changed)).toBe(concerns);
   });
 });
