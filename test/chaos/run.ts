@@ -150,7 +150,7 @@ class ChaosRun {
   async #notDrained(): Promise<Violation[] | undefined> {
     const open = (await this.#maintenances()).filter(({ metadata, spec }) => isOpen({ metadata, spec }));
     const own = open.filter(({ metadata }) => metadata.labels?.[WINDOW_LABEL] === undefined);
-    for (const { metadata } of own) await this.#users.moveTo(metadata.name, 'Drain');
+    for (const { metadata } of own) await this.#drain(metadata.name);
     this.#report(`${own.length} maintenances are to be drained`);
     return this.#ending('is drained', async () => {
       const found = await this.#maintenances();
@@ -158,6 +158,14 @@ class ChaosRun {
       const left = waiting.filter((one) => isOpen(one) && !isTrue(one.status?.conditions, 'Drained'));
       for (const one of left) await this.#resume(one);
       return left;
+    });
+  }
+
+  /** A signal to cancel it, which Temporal has accepted during the faults, may complete it first. */
+  async #drain(name: string): Promise<void> {
+    await this.#users.moveTo(name, 'Drain').catch(async (error: unknown) => {
+      const open = (await this.#maintenances()).filter(isOpen);
+      if (open.some(({ metadata }) => metadata.name === name)) throw error;
     });
   }
 
