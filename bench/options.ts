@@ -7,6 +7,7 @@ import {
   recordedFile,
   type Recording,
   type RecordingName,
+  peersRecordings,
   recordingNames,
   recordings,
 } from './recordings.ts';
@@ -36,7 +37,10 @@ const defaults = {
     targets: ['ours', 'kubectl', 'floor'],
     runs: 3,
   },
-  peers: recordings.peers,
+  peers: {
+    ...recordings['peers-drains'],
+    benchmarks: peersRecordings.map((name) => recordings[name].benchmarks).join(),
+  },
 } as const satisfies Record<string, Pick<Recording, 'benchmarks' | 'targets' | 'runs'>>;
 
 /** Parses the command line. Ends the process for `--help` (exit 0) and for invalid arguments (exit 2). */

@@ -1,26 +1,26 @@
 import { drainColumns } from './columns.ts';
 import type { DrainMeasurement } from './measure.ts';
 import { type BenchmarkResult, costLines, failureLine, rowsOf, thresholdLine, titleOf } from './report.ts';
-import type { ResultsFile } from './results.ts';
+import { captionOf } from './recordedTables.ts';
+import type { RecordedFile, ResultsFile } from './results.ts';
 import { markdownTable } from './textTable.ts';
 
-/** Renders the results of `npm run bench -- --peers` as a page of Markdown. */
-export function peersPage({ startedAt, machine, peers, results }: ResultsFile): string {
+/** Renders the recorded comparisons with peers as a page of Markdown. */
+export function peersPage(files: readonly RecordedFile[]): string {
+  const peers = [...new Set(files.flatMap((file) => file.peers.map(peerLine)))];
   return [
     '# Performance compared with peers',
     '',
-    `\`npm run bench -- --peers\`, started ${startedAt.slice(0, 10)}: interleaved runs of all programs in one sandbox, on ${machine.cpus} CPUs (${machine.cpu}) and`,
-    `${machine.memoryGb} GiB that run everything, with Kubernetes ${machine.kubernetes}, etcd ${machine.etcd}, Temporal CLI ${machine.temporal}, Node ${machine.node}, ${machine.system}.`,
-    'Each cell is a median, and the range. Compare ratios, not seconds.',
+    'Interleaved runs of all programs in one sandbox, on a machine that runs everything. Each cell is a median, and the range. Compare ratios, not seconds.',
     '',
     '- `kubectl-per-node` is `kubectl drain NODE`, one process for each node, all at once.',
     '- `floor` is a script that evicts everything at once.',
-    ...peers.map(peerLine),
+    ...peers,
     '',
     '"deleted" is the time until the last pod was deleted, "reported" until the program said that it was done; "cordon" and "eviction" are',
     'the times until the first ones were observed.',
     '',
-    ...results.flatMap(sectionOf),
+    ...files.flatMap((file) => [...file.results.flatMap(sectionOf), captionOf(file), '']),
   ].join('\n');
 }
 

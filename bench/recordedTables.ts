@@ -29,7 +29,10 @@ const tablesBy: Readonly<Record<RecordingName, (file: RecordedFile) => string[]>
   drains: drainTables,
   'large-drains': drainTables,
   'eviction-requests': drainTables,
-  peers: () => ['The figures of all programs are in [performance-peers.md](performance-peers.md).'],
+  'peers-drains': peersLink,
+  'peers-large': peersLink,
+  'peers-budget': peersLink,
+  'peers-maintenances': peersLink,
   budget: ({ results }) => [fenced(results.map((result) => programTable(result, budgetShown)))],
   readiness: ({ results }) => results.flatMap(readinessTables),
   held: ({ results }) => [
@@ -41,8 +44,12 @@ const tablesBy: Readonly<Record<RecordingName, (file: RecordedFile) => string[]>
   takeover: ({ results }) => results.map((result) => fenced([takeOverTable(result)])),
 };
 
+function peersLink(): string[] {
+  return ['The figures of all programs are in [performance-peers.md](performance-peers.md).'];
+}
+
 /** Where, when and of which sources the figures were measured. */
-function captionOf({ command, startedAt, finishedAt, source, machine }: RecordedFile): string {
+export function captionOf({ command, startedAt, finishedAt, source, machine }: RecordedFile): string {
   const minutes = Math.max(1, Math.round((Date.parse(finishedAt) - Date.parse(startedAt)) / 60_000));
   const commit = `commit ${source.commit.slice(0, 12)}${source.isModified ? ' with uncommitted changes' : ''}`;
   return [

@@ -33,14 +33,16 @@ const largeDrains: Recording = {
   runs: 2,
   minutes: 20,
 };
-const peers: Recording = {
+const peers = {
   section: 'Peers',
-  benchmarks: '1x250,10x70,50x100,budget,each:100x5,overlap:20x10,cold:1x250',
   kinds: ['Drain', 'Budget'],
   targets: targetNames.filter((name) => name !== 'ours-lifecycle'),
   runs: 3,
-  minutes: 240,
-};
+} as const satisfies Partial<Recording>;
+const peersDrains: Recording = { ...peers, benchmarks: '1x250,10x70,cold:1x250', minutes: 45 };
+const peersLarge: Recording = { ...peers, benchmarks: '50x100', minutes: 90 };
+const peersBudget: Recording = { ...peers, benchmarks: 'budget', minutes: 45 };
+const peersMaintenances: Recording = { ...peers, benchmarks: 'each:100x5,overlap:20x10', minutes: 60 };
 const evictionRequests: Recording = {
   ...drains,
   section: 'EvictionRequests',
@@ -95,7 +97,10 @@ const takeover: Recording = {
 export const recordings = {
   drains,
   'large-drains': largeDrains,
-  peers,
+  'peers-drains': peersDrains,
+  'peers-large': peersLarge,
+  'peers-budget': peersBudget,
+  'peers-maintenances': peersMaintenances,
   'eviction-requests': evictionRequests,
   budget,
   readiness,
@@ -106,6 +111,9 @@ export const recordings = {
 } satisfies Record<string, Recording>;
 export type RecordingName = keyof typeof recordings;
 export const recordingNames = Object.keys(recordings) as RecordingName[];
+
+/** The recordings of the page that compares all programs. */
+export const peersRecordings = recordingNames.filter((name) => recordings[name].section === peers.section);
 
 export function isRecording(name: string): name is RecordingName {
   return Object.hasOwn(recordings, name);

@@ -230,7 +230,7 @@ function referenceFiles(): GeneratedFile[] {
 function peerFiles(): GeneratedFile[] {
   const content = peersReference(ROOT);
   if (content === undefined) return [];
-  const comment = header('bench/results/peers.json', 'results').slice('# '.length).trim();
+  const comment = header('bench/results/peers-*.json', 'results').slice('# '.length).trim();
   return [{ path: 'docs/performance-peers.md', content: `<!-- ${comment} -->\n\n${content}` }];
 }
 

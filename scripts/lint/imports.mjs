@@ -107,7 +107,7 @@ const folders = {
   'scripts/reference/eventsAndConditions.ts': { from: ['api'] },
   'scripts/reference/plots.ts': { from: ['bench/plot.ts', 'bench/tables.ts'] },
   'scripts/reference/performance.ts': { from: ['bench/recordedTables.ts', 'bench/recordings.ts', 'bench/results.ts'] },
-  'scripts/reference/peers.ts': { from: ['bench/peersPage.ts', 'bench/results.ts'] },
+  'scripts/reference/peers.ts': { from: ['bench/peersPage.ts', 'bench/recordings.ts', 'bench/results.ts'] },
   'scripts/reference/reliabilityRuns.ts': { types: ['test/chaos/endurance/record.ts', 'test/chaos/results.ts'] },
   'scripts/generate.ts': {
     from: ['scripts', 'api', 'manifests', 'admission/drainPlanPolicy.ts', 'admission/registration.ts', 'admission/windowAuthorPolicy.ts'],

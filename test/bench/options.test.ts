@@ -20,7 +20,7 @@ test('By default, ours is compared with one kubectl and with the floor, and noth
 
 test('With --peers, every peer drains in the same run', () => {
   expect(parse('--peers')).toMatchObject({
-    names: ['1x250', '10x70', '50x100', 'budget', 'each:100x5', 'overlap:20x10', 'cold:1x250'],
+    names: ['1x250', '10x70', 'cold:1x250', '50x100', 'budget', 'each:100x5', 'overlap:20x10'],
     targets: [
       'ours',
       'kubectl',

@@ -8,7 +8,13 @@ import { describe, expect, test } from '@jest/globals';
 import { parseBenchmark } from '../../bench/benchmarks.ts';
 import { parseOptions } from '../../bench/options.ts';
 import { recordedOf, sourceIn, writeRecorded } from '../../bench/record.ts';
-import { type RecordingName, recordingCommand, recordingNames, recordings } from '../../bench/recordings.ts';
+import {
+  peersRecordings,
+  type RecordingName,
+  recordingCommand,
+  recordingNames,
+  recordings,
+} from '../../bench/recordings.ts';
 import type { BenchmarkResult } from '../../bench/report.ts';
 import type { RecordedFile } from '../../bench/results.ts';
 import { tablesOf } from '../../bench/tables.ts';
@@ -89,7 +95,10 @@ const results: Readonly<Record<RecordingName, () => BenchmarkResult[]>> = {
   drains: () => [drains('1x250'), drains('10x70')],
   'large-drains': () => [drains('100x30')],
   'eviction-requests': () => [drains('1x250')],
-  peers: () => [drains('1x250')],
+  'peers-drains': () => [drains('1x250')],
+  'peers-large': () => [drains('50x100')],
+  'peers-budget': () => [drains('1x250')],
+  'peers-maintenances': () => [drains('each:100x5')],
   budget: () => {
     const waits = { rejectedPerSecond: 0, budgetStartSeconds: 1.5, longestWait: 1.42, p99Wait: 1.09 };
     const runs = [measurementOf({ wallSeconds: 68.84 }), measurementOf({ target: 'floor' })];
@@ -335,10 +344,11 @@ describe('recorded results', () => {
       writeRecorded(recordingOf(name, results[name]()), directory);
       const heading = new RegExp(`(^##+ ${section}\n)`, 'm');
       // The tables of these sections are of something else.
-      const kept = ['held', 'peers'].includes(name) ? page : withoutTables(page, section);
+      const kept = name === 'held' || peersRecordings.includes(name) ? page : withoutTables(page, section);
       const filled = performancePage(kept.replace(heading, `$1\n${blockOf(name)}\n`), directory);
       const tables = tablesOf(filled, section);
-      if (name === 'peers') expect(filled).toContain('[performance-peers.md](performance-peers.md)');
+      if (peersRecordings.includes(name))
+        expect(filled).toContain('[performance-peers.md](performance-peers.md)');
       else expect(tables.length).toBeGreaterThanOrEqual(results[name]().length);
       const plots = performancePlots(filled).map(({ content }) => content);
       expect(plots.join('')).not.toMatch(/NaN|undefined/);
@@ -352,7 +362,10 @@ const drawn: Readonly<Record<RecordingName, readonly string[]>> = {
   drains: ['3.94', '2.98'],
   'large-drains': ['3.94', '100 nodes x 30 pods'],
   'eviction-requests': [],
-  peers: [],
+  'peers-drains': [],
+  'peers-large': [],
+  'peers-budget': [],
+  'peers-maintenances': [],
   budget: ['68.8', '1.42', '1.09'],
   readiness: ['0.23', '0.72', '8.7', '285'],
   held: ['0.05', '0.17', '1.13'],

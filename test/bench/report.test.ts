@@ -1,5 +1,6 @@
 import { peersPage } from '../../bench/peersPage.ts';
 import { type BenchmarkResult, textOf } from '../../bench/report.ts';
+import type { RecordedFile } from '../../bench/results.ts';
 import { checkDrain } from '../../bench/thresholds.ts';
 import { measurementOf } from './measurements.ts';
 
@@ -47,7 +48,17 @@ test('The page has a table of each drain, and says what was changed in a peer', 
     { name: 'node-maintenance-operator', unavailable: 'PEERS_SOURCE is not set', changes: [] },
     { name: 'node-maintenance-orchestrator', revision: 'v0.5.1', changes: ['no leader election'] },
   ];
-  const page = peersPage({ startedAt: '2026-11-22T10:00:00Z', machine, peers, results: [result] });
+  const file: RecordedFile = {
+    name: 'peers-drains',
+    command: 'npm run bench -- --record peers-drains',
+    startedAt: '2026-11-22T10:00:00Z',
+    finishedAt: '2026-11-22T10:40:00Z',
+    source: { commit: '0123456789abcdef', isModified: false },
+    machine,
+    peers,
+    results: [{ ...result, title: '', figures: [] }],
+  };
+  const page = peersPage([file]);
   expect(page).toContain('- `node-maintenance-operator` was not measured: PEERS_SOURCE is not set.\n');
   expect(page).toContain(
     '- `node-maintenance-orchestrator` v0.5.1, outside the cluster: no leader election.\n',
