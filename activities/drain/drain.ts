@@ -12,7 +12,7 @@ import {
   drainDeadlineOf,
   isPastDeadline,
 } from '../../domain/drain/escalation.ts';
-import { mayHaveRequests, type Serving, servingCondition } from '../../domain/evacuation/serving.ts';
+import { mayHaveRequests, type ServingState, servingCondition } from '../../domain/evacuation/serving.ts';
 import { allowedPosition, entryText, positionOf } from '../../domain/drain/plan.ts';
 import { lastDrainedTier } from '../../domain/drain/tiers.ts';
 import { detailsSnapshotAt } from '../../domain/maintenance/detailsSnapshot.ts';
@@ -256,7 +256,7 @@ class DrainRun<T extends { kind: string }> {
   async #removePods(
     maintenance: NodeMaintenance,
     { deletions, evacuate }: Pick<DrainDecision, 'deletions' | 'evacuate'>,
-    { writer, isFirst, serving }: { writer: StatusWriter; isFirst: boolean; serving: Serving | undefined },
+    { writer, isFirst, serving }: { writer: StatusWriter; isFirst: boolean; serving: ServingState | undefined },
   ): Promise<void> {
     const leases = this.#deps.nodeLeases.of(this.#ref.uid);
     const isHeld = (node: string) => leases.isHeld(node);
@@ -363,7 +363,7 @@ class DrainRun<T extends { kind: string }> {
       writer: StatusWriter;
       isPaused: boolean;
       capacity: DrainCapacity | undefined;
-      serving: Serving | undefined;
+      serving: ServingState | undefined;
     },
   ): Promise<boolean> {
     const now = this.#deps.cluster.kube.now();
@@ -447,7 +447,7 @@ class DrainRun<T extends { kind: string }> {
  * Reports whether the status must be written before the first EvictionRequest, so that any process that continues looks for requests, whatever its
  * settings.
  */
-function isUnrecorded(writer: StatusWriter, serving: Serving | undefined): boolean {
+function isUnrecorded(writer: StatusWriter, serving: ServingState | undefined): boolean {
   return serving !== undefined && !mayHaveRequests(writer.latest);
 }
 

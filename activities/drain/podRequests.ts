@@ -3,7 +3,7 @@ import type { NodeMaintenance } from '../../api/nodeMaintenance.ts';
 import { isLive, requestStateOf } from '../../domain/evacuation/evictionRequest.ts';
 import { evictionBlocker } from '../../domain/evacuation/progress.ts';
 import { type Route, routeOf } from '../../domain/evacuation/route.ts';
-import type { Serving } from '../../domain/evacuation/serving.ts';
+import type { ServingState } from '../../domain/evacuation/serving.ts';
 import type { PodSnapshot } from '../../domain/drain/podSnapshot.ts';
 import { forEachBounded } from '../../kube/bounded.ts';
 import { byNode } from '../../kube/cluster.ts';
@@ -29,7 +29,7 @@ export class PodRequests {
   readonly #deps: Pick<Deps, 'cluster' | 'serving'>;
   readonly #evacuations: Evacuations;
   readonly #requests: EvictionRequests;
-  #serving: Serving = 'NotServed';
+  #serving: ServingState = 'NotServed';
 
   constructor(deps: Pick<Deps, 'cluster' | 'serving'>) {
     this.#deps = deps;
@@ -43,7 +43,7 @@ export class PodRequests {
   }
 
   /** Returns whether a controller serves EvictionRequests, if that matters to the maintenance. */
-  observe(maintenance: NodeMaintenance): Serving | undefined {
+  observe(maintenance: NodeMaintenance): ServingState | undefined {
     const { serving } = this.#deps;
     if (!serving.isUsed) return undefined;
     this.#serving = serving.serving(maintenance);

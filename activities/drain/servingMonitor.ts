@@ -2,7 +2,7 @@ import type { EvictionRequest } from '../../api/lifecycle.ts';
 import type { EvictionApiSettings } from '../../domain/common/evictionApi.ts';
 import type { NodeMaintenance } from '../../api/nodeMaintenance.ts';
 import { isLive, isObserved, isOurs } from '../../domain/evacuation/evictionRequest.ts';
-import { mayHaveRequests, type Serving, servingOf, unansweredIn } from '../../domain/evacuation/serving.ts';
+import { mayHaveRequests, type ServingState, servingOf, unansweredIn } from '../../domain/evacuation/serving.ts';
 import type { Cluster } from '../../kube/cluster.ts';
 import { targetOf } from '../../kube/evictionInformers.ts';
 import { keyOf } from '../../kube/store.ts';
@@ -55,7 +55,7 @@ export class ServingMonitor {
     return this.#waiting.size > 0;
   }
 
-  serving({ status }: NodeMaintenance): Serving {
+  serving({ status }: NodeMaintenance): ServingState {
     const nowMs = this.#cluster.kube.now().getTime();
     for (const createdMs of this.#waiting.values())
       if (nowMs - createdMs >= this.responseMs) this.#unansweredMs = latest(this.#unansweredMs, createdMs);

@@ -1,7 +1,6 @@
 import { FIELD_MANAGER, WINDOW_LABEL, WindowAnnotation } from '../../api/names.ts';
 import type { NodeMaintenance } from '../../api/nodeMaintenance.ts';
 import { type ConditionFacts, withCondition } from '../../domain/common/conditions.ts';
-import { revisionOf } from '../../domain/common/revision.ts';
 import { stageOf } from '../../domain/common/stage.ts';
 import { emptyStatus } from '../../domain/maintenance/status.ts';
 import {
@@ -10,9 +9,8 @@ import {
   decideAdvance,
   unknownJobProblem,
 } from '../../domain/windows/advance.ts';
-import { rebootWorkOf } from '../../domain/windows/rebootNeeds.ts';
 import { isAdvanced } from '../../domain/windows/nodeResult.ts';
-import { nodeStepInput } from '../../domain/windows/nodeStepInput.ts';
+import { closedWindowContext, nodeStepInput } from '../../domain/windows/nodeStepInput.ts';
 import {
   possibleJobRef,
   type WindowMaintenance,
@@ -149,14 +147,6 @@ async function canUncordon(
   const window = windows.get(windowMaintenance.window);
   const job = await readWorkJob(kube, possibleJobRef(windowMaintenance.maintenance));
   const lastHeartbeatMs = node && (await kubeletRenewTimeMs(kube, node.metadata.name));
-  const context = {
-    revision: window && revisionOf(window.spec),
-    policy: 'Finish',
-    mayRunJobs: true,
-    reboot: window && rebootWorkOf(window.spec.work),
-    openedAtMs: -Infinity,
-    readyTimeoutSeconds: window?.spec.rollout.readyTimeoutSeconds ?? 0,
-    nowMs: kube.now().getTime(),
-  } as const;
+  const context = closedWindowContext(window, kube.now().getTime());
   return canUncordonWhileClosed(nodeStepInput({ windowMaintenance, node, job, lastHeartbeatMs }, context));
 }

@@ -5,7 +5,7 @@ import { isFinished, podTypeOf } from '../common/pod.ts';
 import { keptByOthersAfterMs } from './evacuation.ts';
 import { registeredEvacuators } from './evacuatorSelection.ts';
 import type { RequestState } from './evictionRequest.ts';
-import type { Serving } from './serving.ts';
+import type { ServingState } from './serving.ts';
 
 /** Decides by which API a pod leaves (ADR 71). A pod never has an Evacuation and a live EvictionRequest of node maintenance for longer than it takes to see both. */
 
@@ -15,7 +15,7 @@ export interface RouteFacts {
   hasEvacuation: boolean;
   request: RequestState;
   api: EvictionApi;
-  serving: Serving;
+  serving: ServingState;
   /** Time after which an EvictionRequest without an answer counts as not served. */
   responseMs: number;
   nowMs: number;

@@ -18,8 +18,8 @@ export const ServingReason = {
   NotServed: 'ApiNotServed',
 } as const;
 
-/** Whether EvictionRequests have an effect in the cluster. */
-export type Serving = keyof typeof ServingReason;
+/** Whether a controller acts on the EvictionRequests of the cluster. */
+export type ServingState = keyof typeof ServingReason;
 
 export interface ServingFacts {
   /** Whether the apiserver serves the API. */
@@ -35,7 +35,7 @@ export interface ServingFacts {
 export const askAgainAfterMs = 600_000;
 
 /** Decides whether a controller serves EvictionRequests: a newer fact replaces an older one. */
-export function servingOf({ isServed, answeredMs, unansweredMs, nowMs }: ServingFacts): Serving {
+export function servingOf({ isServed, answeredMs, unansweredMs, nowMs }: ServingFacts): ServingState {
   if (!isServed) return 'NotServed';
   const lastUnansweredMs = unansweredMs ?? -Infinity;
   if (lastUnansweredMs <= (answeredMs ?? -Infinity)) return answeredMs === undefined ? 'Unknown' : 'Served';
@@ -56,7 +56,7 @@ export function mayHaveRequests({ status }: Pick<NodeMaintenance, 'status'>): bo
 
 /** Returns the condition of a maintenance. */
 export function servingCondition(
-  serving: Serving,
+  serving: ServingState,
   { api, responseSeconds }: EvictionApiSettings,
 ): ConditionFacts {
   const others =
@@ -71,7 +71,7 @@ export function servingCondition(
 }
 
 function stateOf(
-  serving: Serving,
+  serving: ServingState,
   others: string,
   responseSeconds: number,
 ): Pick<ConditionFacts, 'status' | 'message'> {

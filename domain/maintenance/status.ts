@@ -19,7 +19,7 @@ import { join } from '../drain/targets.ts';
 import { drainTierAt } from '../drain/tiers.ts';
 import { requiresIntervention } from '../evacuation/blocker.ts';
 import type { EvictionApiSettings } from '../common/evictionApi.ts';
-import { EVICTION_REQUESTS_SERVED, type Serving, servingCondition } from '../evacuation/serving.ts';
+import { EVICTION_REQUESTS_SERVED, type ServingState, servingCondition } from '../evacuation/serving.ts';
 import { terminationText } from '../evacuation/termination.ts';
 import { NODES_AUTHORIZED, nodesAuthorizedCondition } from '../common/nodePermission.ts';
 import {
@@ -291,7 +291,7 @@ export function withCapacity(
 /** Returns the status with the condition EvictionRequestsServed. What is known stays until something else is known. */
 export function withServing(
   status: NodeMaintenanceStatus,
-  { serving, ...settings }: EvictionApiSettings & { serving: Serving },
+  { serving, ...settings }: EvictionApiSettings & { serving: ServingState },
   now: string,
 ): NodeMaintenanceStatus {
   if (serving === 'Unknown' && hasCondition(status, EVICTION_REQUESTS_SERVED)) return status;

@@ -1,7 +1,9 @@
 import type { Job, Node } from '../../api/core.ts';
-import type { RebootWork, WindowWork } from '../../api/maintenanceWindow.ts';
+import type { MaintenanceWindow, RebootWork, WindowWork } from '../../api/maintenanceWindow.ts';
 import type { NodeMaintenance } from '../../api/nodeMaintenance.ts';
 import type { RebootAbility } from '../leases/nodeAgent.ts';
+import { revisionOf } from '../common/revision.ts';
+import { rebootWorkOf } from './rebootNeeds.ts';
 import { belongsToNode, type WindowMaintenance, workTypeOf } from './windowMaintenance.ts';
 
 /** The policy for nodes in progress: 'Finish' while the window is open, `spec.onWindowEnd` afterwards. */
@@ -69,6 +71,19 @@ export interface StepContext {
   readyTimeoutSeconds: number;
   openedAtMs: number;
   nowMs: number;
+}
+
+/** Returns the context of the nodes of a window that is closed, or was deleted: work in progress is finished, and none is started. */
+export function closedWindowContext(window: MaintenanceWindow | undefined, nowMs: number): StepContext {
+  return {
+    revision: window && revisionOf(window.spec),
+    policy: 'Finish',
+    mayRunJobs: true,
+    reboot: window && rebootWorkOf(window.spec.work),
+    openedAtMs: -Infinity,
+    readyTimeoutSeconds: window?.spec.rollout.readyTimeoutSeconds ?? 0,
+    nowMs,
+  };
 }
 
 /** Builds the input of `decideNodeStep`. */
