@@ -18,8 +18,8 @@ import { type Mutant, mutantKey, mutantsOf, mutatedText, sampleOf } from './muta
 import { type MutationRun, type Outcome, resultTable } from './report.ts';
 
 /**
- * `npm run mutation -- domain/leases --sample 50 --seed 1` plants faults in the sources of folders, one at a time, and reports which of them no
- * test of the mirrored folder notices. Only domain/: its tests need no server.
+ * `npm run mutation -- domain/leases --sample 50 --seed 1` creates mutants of the sources of folders, one at a time, and reports which of them
+ * no test of domain/ kills. Only domain/: its tests need no server.
  *
  * The tests run in a copy of the sources, so that the working tree is never changed. Results are kept in node_modules/.cache: a run that was
  * interrupted continues. `--afresh` forgets them, as is necessary when tests or other sources have changed.
@@ -123,15 +123,23 @@ async function testAll(mutants: readonly Mutant[]): Promise<Outcome[]> {
   return outcomes;
 }
 
-/** The test that mirrors the file runs first, because it notices most mutants. */
+/** The test that mirrors the file runs first, because it notices most mutants; then those of its folder, and at last all that use the file. */
 async function testMutant(mutant: Mutant, text: string): Promise<Outcome['result']> {
   const path = join(copy, mutant.file);
   const folder = `test/${dirname(mutant.file)}/`;
   const mirror = `${folder}${basename(mutant.file, '.ts')}.test.ts`;
   writeFileSync(path, mutatedText(text, mutant));
   try {
-    const first = existsSync(join(copy, mirror)) ? await test([mirror]) : 'Survived';
-    return first === 'Survived' ? await test([folder]) : first;
+    const steps = [
+      ...(existsSync(join(copy, mirror)) ? [[mirror]] : []),
+      [folder],
+      ['--findRelatedTests', path],
+    ];
+    for (const args of steps) {
+      const result = await test(args);
+      if (result !== 'Survived') return result;
+    }
+    return 'Survived';
   } finally {
     writeFileSync(path, text);
   }

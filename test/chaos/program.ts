@@ -34,8 +34,11 @@ export async function withTestbed(
   const sandbox = await startSandbox({ dir, nodes: 1, ...served, report: log, signal });
   try {
     const testbed = await createTestbed(sandbox, served.auditLogs ?? '', evictionApi);
-    await work(testbed);
-    await testbed.close();
+    try {
+      await work(testbed);
+    } finally {
+      await testbed.close();
+    }
   } finally {
     if (keep) log(`The servers keep running: npm run sandbox -- down --dir ${dir}`);
     else await sandbox.stop();
