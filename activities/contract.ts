@@ -34,7 +34,7 @@ export interface Admitted {
   heartbeatTimeoutSeconds: number;
 }
 
-/** The stage that the object requests, where an activity ends because of it, or that the object does not exist any more. */
+/** What an activity has read from the object: the stage that it requests, or that it does not exist any more. */
 export type ObservedStage =
   | { kind: 'StageChanged'; stage: NodeMaintenanceStage; generation: number }
   | { kind: 'Gone' };

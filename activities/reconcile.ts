@@ -94,7 +94,7 @@ export function reconcile<T>(
     pass,
     {
       withinMs: () => Math.min(resyncEveryMs, renewalCheckMs(leases.leaseDurationSeconds), dueInMs()),
-      minIntervalMs: () => idlePerComputation * computedMs(),
+      minIdleMs: () => idlePerComputation * computedMs(),
     },
   );
 }
@@ -127,7 +127,7 @@ export function within<T>(informer: Informer<T>, delayOf: DelayOf<T> = () => deb
 /**
  * Runs `pass` now and after every change of the watched sources, until it resolves with a result. Level-triggered: a change starts a
  * pass and carries no instruction. The next pass starts after `withinMs()` even if nothing changed, because some facts have no watch, and
- * not before `minIntervalMs()` whatever changes.
+ * not before `minIdleMs()` whatever changes.
  * Rejects at once when the activity is cancelled.
  */
 export async function reconcileOn<T>(
@@ -135,8 +135,8 @@ export async function reconcileOn<T>(
   pass: () => Promise<T | undefined>,
   {
     withinMs = () => resyncEveryMs,
-    minIntervalMs = () => 0,
-  }: { withinMs?: () => number; minIntervalMs?: () => number } = {},
+    minIdleMs = () => 0,
+  }: { withinMs?: () => number; minIdleMs?: () => number } = {},
 ): Promise<T> {
   const context = Context.current();
   const changes = new Changes(watched);
@@ -147,7 +147,7 @@ export async function reconcileOn<T>(
       changes.reset();
       const result = await pass();
       if (result !== undefined) return result;
-      await changes.next(withinMs(), minIntervalMs());
+      await changes.next(withinMs(), minIdleMs());
     }
   } finally {
     changes.stop();
@@ -171,9 +171,9 @@ class Changes {
     this.#dueAt = Infinity;
   }
 
-  /** Resolves when a change is due, or after `withinMs`, but not before `minIntervalMs`. Rejects when the activity was cancelled. */
-  async next(withinMs: number, minIntervalMs: number): Promise<void> {
-    const earliestAt = performance.now() + Math.max(debounceMs, minIntervalMs);
+  /** Resolves when a change is due, or after `withinMs`, but not before `minIdleMs`. Rejects when the activity was cancelled. */
+  async next(withinMs: number, minIdleMs: number): Promise<void> {
+    const earliestAt = performance.now() + Math.max(debounceMs, minIdleMs);
     const latestAt = performance.now() + withinMs;
     let timer: NodeJS.Timeout | undefined;
     await new Promise<void>((resolve) => {

@@ -79,7 +79,7 @@ export const conditionReasons = {
   NodeMaintenance: {
     CapacityAvailable: {
       meaning:
-        'The pods that are left fit on other nodes, by the rules of the default scheduler. Present only while pods wait for capacity, and after pods have failed to fit.',
+        'The pods that are left fit on other nodes, by the rules of the default scheduler. A NodeMaintenance has it if it requires capacity, or once pods have not fitted.',
       reasons: {
         Deadlock: {
           status: ['False'],

@@ -197,7 +197,7 @@ const maintenanceWindow: StoredKind = {
       name: 'Waiting',
       type: 'string',
       jsonPath: '.status.active.waiting.message',
-      description: 'Why no further node is started now',
+      description: 'Why no more nodes are started now',
       priority: 1,
     },
   ],

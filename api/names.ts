@@ -330,9 +330,9 @@ export type Component = (typeof Component)[keyof typeof Component];
 
 /** Names of the Leases of leader election, in the namespace of the installation. */
 export const ElectionLease = {
-  /** The worker that runs the control loops. */
+  /** Held by the worker that runs the control loops. */
   Controllers: 'node-maintenance-controllers',
-  /** The admission server that registers webhooks and renews their certificates. */
+  /** Held by the admission server that registers webhooks and renews their certificates. */
   Admission: 'node-maintenance-admission',
 } as const;
 /** Value of the label `k8s.io/component` of the identity Lease of a node agent. */

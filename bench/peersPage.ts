@@ -11,7 +11,7 @@ export function peersPage(files: readonly RecordedFile[]): string {
   return [
     '# Performance compared with peers',
     '',
-    'Interleaved runs of all programs in one sandbox, on a machine that runs everything. Each cell is a median, and the range. Compare ratios, not seconds.',
+    'Each part has interleaved runs of all programs in one sandbox, on a machine that runs everything. Each cell is a median, and the range. Compare ratios, not seconds.',
     '',
     '- `kubectl-per-node` is `kubectl drain NODE`, one process for each node, all at once.',
     '- `floor` is a script that evicts everything at once.',
@@ -20,7 +20,7 @@ export function peersPage(files: readonly RecordedFile[]): string {
     '"deleted" is the time until the last pod was deleted, "reported" until the program said that it was done; "cordon" and "eviction" are',
     'the times until the first ones were observed.',
     '',
-    ...files.flatMap((file) => [...file.results.flatMap(sectionOf), captionOf(file), '']),
+    ...files.flatMap((file) => [captionOf(file), '', ...file.results.flatMap(sectionOf)]),
   ].join('\n');
 }
 

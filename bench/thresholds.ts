@@ -16,7 +16,7 @@ export interface ThresholdResult {
   bound?: Bound;
   /** A stricter value than the threshold, to work towards. */
   goal?: number;
-  /** NOT COMPARED: it has a threshold, and compares with a program that was not measured. NOT MEASURED: a figure of ours is missing. */
+  /** NOT COMPARED: its threshold is a ratio to a program that was not measured. NOT MEASURED: a figure of ours is missing. */
   result: 'MET' | 'MISSED' | 'NOT MEASURED' | 'NOT COMPARED' | 'NO THRESHOLD';
 }
 

@@ -171,18 +171,18 @@ class DrainRun<T extends { kind: string }> {
   }
 
   async run(): Promise<T | ObservedStage | PauseChanged> {
-    const attention = this.#changeFilter;
+    const changeFilter = this.#changeFilter;
     try {
-      const focus: ReconcileOptions = {
+      const options: ReconcileOptions = {
         maintenance: this.#ref.name,
-        podDelayMs: (change) => attention.podDelayMs(change),
-        evacuationDelayMs: (change) => attention.evacuationDelayMs(change),
-        otherMs: () => attention.otherMs,
-        isShared: (change) => attention.isShared(change),
+        podDelayMs: (change) => changeFilter.podDelayMs(change),
+        evacuationDelayMs: (change) => changeFilter.evacuationDelayMs(change),
+        otherMs: () => changeFilter.otherMs,
+        isShared: (change) => changeFilter.isShared(change),
         computedMs: () => this.#decisionMs,
         dueInMs: () =>
           Math.min(
-            attention.dueInMs,
+            changeFilter.dueInMs,
             this.#deps.nodeAgents.dueInMs(this.#agentNodes),
             this.#drainedCheck.dueInMs(),
             this.#nextDeletionInMs(),
@@ -191,10 +191,10 @@ class DrainRun<T extends { kind: string }> {
             this.#requests.dueInMs(),
             this.#deps.cluster.isFollowing() ? Infinity : followingCheckMs,
           ),
-        others: [this.#drainedCheck, this.#jobs(), ...this.#requests.changes(attention)],
+        others: [this.#drainedCheck, this.#jobs(), ...this.#requests.changes(changeFilter)],
       };
       const pass = async () => (this.#requests.isReady ? this.#pass() : undefined);
-      return await reconcile<T | ObservedStage | PauseChanged>(this.#deps, focus, pass);
+      return await reconcile<T | ObservedStage | PauseChanged>(this.#deps, options, pass);
     } finally {
       this.#drainedCheck.stop();
       await this.#writer?.stop();
@@ -256,7 +256,11 @@ class DrainRun<T extends { kind: string }> {
   async #removePods(
     maintenance: NodeMaintenance,
     { deletions, evacuate }: Pick<DrainDecision, 'deletions' | 'evacuate'>,
-    { writer, isFirst, serving }: { writer: StatusWriter; isFirst: boolean; serving: ServingState | undefined },
+    {
+      writer,
+      isFirst,
+      serving,
+    }: { writer: StatusWriter; isFirst: boolean; serving: ServingState | undefined },
   ): Promise<void> {
     const leases = this.#deps.nodeLeases.of(this.#ref.uid);
     const isHeld = (node: string) => leases.isHeld(node);

@@ -2,7 +2,12 @@ import type { EvictionRequest } from '../../api/lifecycle.ts';
 import type { EvictionApiSettings } from '../../domain/common/evictionApi.ts';
 import type { NodeMaintenance } from '../../api/nodeMaintenance.ts';
 import { isLive, isObserved, isOurs } from '../../domain/evacuation/evictionRequest.ts';
-import { mayHaveRequests, type ServingState, servingOf, unansweredIn } from '../../domain/evacuation/serving.ts';
+import {
+  mayHaveRequests,
+  type ServingState,
+  servingOf,
+  unansweredIn,
+} from '../../domain/evacuation/serving.ts';
 import type { Cluster } from '../../kube/cluster.ts';
 import { targetOf } from '../../kube/evictionInformers.ts';
 import { keyOf } from '../../kube/store.ts';

@@ -3,7 +3,11 @@ import type { MaintenanceWindow } from '../../api/maintenanceWindow.ts';
 import { selectsNode } from '../../domain/common/nodeSelector.ts';
 import { revisionOf } from '../../domain/common/revision.ts';
 import type { RebootAbility } from '../../domain/leases/nodeAgent.ts';
-import { rebootWorkOf, type UnattendedReason, unattendedNodes } from '../../domain/windows/rebootNeeds.ts';
+import {
+  rebootWorkOf,
+  type NotRebootableReason,
+  notRebootableNodes,
+} from '../../domain/windows/rebootNeeds.ts';
 import { type PlannedStep, type WindowPhase, decidePhase } from '../../domain/windows/decideWindow.ts';
 import { decideNodeStep, needsHeartbeat, needsReadinessGates } from '../../domain/windows/nodeStep.ts';
 import { type NodeObjects, nodeStepInput, type StepContext } from '../../domain/windows/nodeStepInput.ts';
@@ -35,7 +39,7 @@ export interface WindowObservation {
   /** The window runs a Job, and the worker may not create Jobs. */
   areJobsMissing: boolean;
   /** Nodes that the window would reboot, and that have no agent which does so. */
-  nodesWithoutRebootAgent: ReadonlyMap<string, UnattendedReason>;
+  notRebootable: ReadonlyMap<string, NotRebootableReason>;
   steps: readonly ObservedStep[];
 }
 
@@ -70,7 +74,7 @@ export async function observeWindow(
     phase,
     nodes: selected,
     areJobsMissing,
-    nodesWithoutRebootAgent: type === 'Reboot' ? unattendedNodes(selected, agents) : new Map(),
+    notRebootable: type === 'Reboot' ? notRebootableNodes(selected, agents) : new Map(),
     steps,
   };
 }

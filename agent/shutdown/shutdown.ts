@@ -233,10 +233,10 @@ class ShutdownHandler {
   #announce(cause: ShutdownCause): void {
     const { log, node } = this.#deps;
     if (cause === ShutdownCause.Drained) {
-      log.info('Shutdown inhibitor released', { cause });
+      log.info('Releasing the shutdown inhibitor', { cause });
       return;
     }
-    log.warn('Shutdown inhibitor released before the node was drained', { cause });
+    log.warn('Releasing the shutdown inhibitor before the node is drained', { cause });
     const message = `Node ${node} shuts down before it was drained: ${causes[cause]}.`;
     this.#event({ type: 'Warning', reason: 'ShutdownNotDrained', message });
   }

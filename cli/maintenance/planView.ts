@@ -42,7 +42,7 @@ const automaticText =
   'The workers also replace single replicas of Deployments before they are evicted (--deployment-registration automatic).';
 
 function requestsText(api: string): string {
-  return `Pods leave by EvictionRequests of lifecycle.k8s.io, except those of DaemonSets, of groups, and pods that have only evacuator annotations (--eviction-api ${api}).`;
+  return `Pods leave by EvictionRequests of lifecycle.k8s.io, except pods of DaemonSets, pods of groups, and pods that have evacuators but no responders (--eviction-api ${api}).`;
 }
 
 /** Says that all pods fit only if asked for everything. */

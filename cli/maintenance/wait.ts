@@ -28,7 +28,7 @@ const reached: Record<NodeMaintenanceStage, string> = {
 
 /**
  * Waits until a maintenance has reached the goal of its stage, and prints what it waits for whenever that changes. Rejects
- * with a CommandError on timeoutMs, or if the goal cannot be reached any more.
+ * with a CommandError on timeout, or if the goal cannot be reached any more.
  */
 export async function waitFor(kube: Kube, goal: Goal): Promise<void> {
   const { name } = goal.maintenance.metadata;

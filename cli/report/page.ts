@@ -149,7 +149,7 @@ ${chart((size) => countsSvg(counts, size, zone))}
 }
 
 function causesSection({ kind, causes, moreCauses, causeSpan }: Report, zone: string): Html {
-  const title = kind === 'NodeMaintenance' ? 'What blocked pods' : 'Why no further node started';
+  const title = kind === 'NodeMaintenance' ? 'What blocked pods' : 'Why no more nodes were started';
   if (causes.length === 0)
     return html`<section><h2>${title}</h2><p class="note">Nothing was observed.</p></section>`;
   const bar = kind === 'NodeMaintenance' ? 'Blocked' : 'Waiting';

@@ -45,8 +45,8 @@ const maxTried = 20;
 
 /**
  * Divides the free places among drains. `reserved` are pods without a place that will need one, whatever is decided here. By age, each drain
- * whose remaining pods fit together gets places for all of them, so that it finishes and its nodes are returned. Drains that do not fit as a whole
- * start nothing while another drain could finish, so that they do not take its capacity. If no drain fits as a whole, they are served pod by pod, the oldest first. Drains that
+ * whose remaining pods fit together gets places for all of them, so that it finishes and its nodes are returned. If several others do not fit,
+ * none of them takes a place until a drain that fits has returned its nodes: another one may need the place to finish. A single one is served pod by pod. If no drain fits as a whole, they are served pod by pod, the oldest first. Drains that
  * do not wait come later, because they evict anyway. Drains that do not proceed come last and hold nobody back, for they may return no node.
  * The result does not depend on the order of the drains.
  */
@@ -94,7 +94,7 @@ export function allocate(
 }
 
 /**
- * Returns the drains of which others wait for places. They hold back several others if their nodes are returned without a person: a drain without
+ * Returns the drains of which others wait for places. They hold back several others if their nodes are returned without an operator: a drain without
  * pods is drained, or its last pods are leaving, but unless a window ends it, a user may keep its nodes for days.
  */
 function servedFirst(

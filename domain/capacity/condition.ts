@@ -9,7 +9,7 @@ import { type CapacityDeadlock, deadlockMessage, type StrandedPod } from './dead
 import { stoppedReasonText } from './stoppedReason.ts';
 import { misfitText } from './placement.ts';
 
-/** Condition of a NodeMaintenance whose pods wait for capacity, or did not fit on other nodes once. */
+/** Condition of a NodeMaintenance that requires capacity, or whose pods have not fitted on other nodes. */
 export const CAPACITY_AVAILABLE = 'CapacityAvailable';
 
 export const CapacityReason = {
@@ -17,7 +17,7 @@ export const CapacityReason = {
   PodsFit: 'PodsFit',
   /** Pods fit on no other node. */
   PodsDoNotFit: 'PodsDoNotFit',
-  /** Pods wait for the places that another maintenance is to have. */
+  /** Pods wait because free capacity is allocated to another maintenance first. */
   WaitingForMaintenance: 'WaitingForMaintenance',
   /** It is not known yet which volumes the claims of pods are bound to. */
   VolumesUnread: 'VolumesUnread',
@@ -35,9 +35,9 @@ export interface CapacityFacts {
   /** They are about all of its pods, and not only about those that existed a moment ago. */
   readonly isComplete: boolean;
   readonly unplaced: readonly UnplacedPod[];
-  /** Maintenances that are to have the places that are missing. */
+  /** Maintenances to which the missing capacity is allocated first. */
   readonly servedFirst: readonly string[];
-  /** Other maintenances that keep their nodes until someone acts. */
+  /** Other maintenances that keep their nodes until an operator acts. */
   readonly stopped: readonly StoppedDrain[];
   /** Pods that wait until the volumes of their claims are read. */
   readonly unread: readonly Pod[];

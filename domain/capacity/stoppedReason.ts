@@ -21,7 +21,7 @@ const texts: Readonly<Record<StoppedReason, string>> = {
   Drained: 'drained',
 };
 
-/** Formats the stoppedReason for a message. */
+/** Formats the reason for a message. */
 export function stoppedReasonText(stoppedReason: StoppedReason): string {
   return texts[stoppedReason];
 }

@@ -7,7 +7,7 @@ import { budgetBlocker, budgetsOf, multipleBudgetsMessage } from '../evacuation/
 import { inapplicableReason, registeredEvacuators } from '../evacuation/evacuatorSelection.ts';
 import { type Finding, listedFindings, warning } from './finding.ts';
 
-/** Checks PodDisruptionBudgets that will block every drain of their pods, whatever the time. */
+/** Finds PodDisruptionBudgets that will block every drain of their pods, whatever the time. */
 export function budgetFindings(pods: readonly Pod[], budgets: readonly PodDisruptionBudget[]): Finding[] {
   const inNamespace = Map.groupBy(budgets, ({ metadata }) => metadata.namespace);
   const selected = new Map<PodDisruptionBudget, Pod[]>();

@@ -8,7 +8,7 @@ import { hasResponded, ownEvacuators, registeredEvacuators } from '../evacuation
 import { durationText, error, type Finding, listedFindings, warning } from './finding.ts';
 import type { StuckTiming } from './maintenances.ts';
 
-/** Checks Evacuations that do not end. */
+/** Finds Evacuations that do not end. */
 export function evacuationFindings(
   evacuations: readonly Evacuation[],
   pods: readonly Pod[],

@@ -17,7 +17,7 @@ export interface StuckTiming {
   readonly stuckAfterMs: number;
 }
 
-/** Checks maintenances that make no progress. */
+/** Finds maintenances that make no progress. */
 export function maintenanceFindings(
   maintenances: readonly NodeMaintenance[],
   timing: StuckTiming,
@@ -31,7 +31,7 @@ export function maintenanceFindings(
   );
 }
 
-/** Checks windows that do not open or do not proceed. */
+/** Finds windows that do not open or do not proceed. */
 export function windowFindings(
   windows: readonly MaintenanceWindow[],
   { now, stuckAfterMs }: StuckTiming,

@@ -2,7 +2,7 @@ import type { NodeDisruptionBudget } from '../../api/nodeDisruptionBudget.ts';
 import { compareNames } from '../common/names.ts';
 import { type Finding, listedFindings, warning } from './finding.ts';
 
-/** Checks NodeDisruptionBudgets that let no window start, or that limit nothing. Returns no finding if there are none. */
+/** Finds NodeDisruptionBudgets that let no window start, or that limit nothing. Returns no finding if there are none. */
 export function nodeBudgetFindings(budgets: readonly NodeDisruptionBudget[]): Finding[] {
   const findings = budgets
     .toSorted((a, b) => compareNames(a.metadata.name, b.metadata.name))

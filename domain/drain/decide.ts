@@ -39,7 +39,7 @@ export interface DrainSnapshot {
 
 export type WaitingSnapshot = WaitingNode &
   Pick<NodeSnapshot, 'pods' | 'agent'> & {
-    /** The maintenance cordoned the node before it had to wait. */
+    /** `unschedulableBefore` is recorded for the node. */
     hasCordonRecord: boolean;
   };
 

@@ -160,7 +160,7 @@ function mergedWith(
   };
 }
 
-/** Returns true if the state of the node before the maintenance is recorded, as it is before the maintenance changes the node for the first time. */
+/** Returns true if `unschedulableBefore` is recorded: the maintenance has cordoned the node, or was about to. */
 export function hasCordonRecord(node: NodeMaintenanceNodeStatus | undefined): boolean {
   return node?.unschedulableBefore !== undefined;
 }

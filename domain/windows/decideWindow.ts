@@ -15,7 +15,7 @@ import {
   isRebootUnnecessary,
   rebootNeedsOf,
   type RebootNeeds,
-  type UnattendedReason,
+  type NotRebootableReason,
 } from './rebootNeeds.ts';
 import { decideRollout, type RolloutDecision, type RolloutInput } from './rollout.ts';
 import { isPausedByWindow, type WindowMaintenance } from './windowMaintenance.ts';
@@ -53,7 +53,7 @@ export interface WindowDecisionInput {
   /** The window runs a Job, and the worker may not create Jobs. */
   areJobsMissing: boolean;
   /** Nodes that the window would reboot, and that have no agent which does so. */
-  nodesWithoutRebootAgent: ReadonlyMap<string, UnattendedReason>;
+  notRebootable: ReadonlyMap<string, NotRebootableReason>;
   /** Nodes whose maintenance the apiserver rejects now, each with its message. */
   rejected: ReadonlyMap<string, string>;
   nowMs: number;
@@ -134,7 +134,7 @@ function rolloutInput(
     nodes,
     budget,
     areJobsMissing,
-    nodesWithoutRebootAgent,
+    notRebootable,
     rejected,
     nowMs,
   }: WindowDecisionInput,
@@ -152,7 +152,7 @@ function rolloutInput(
     nodes: nodes.map((node) => ({ name: node.metadata.name, labels: node.metadata.labels ?? {} })),
     outcomes,
     isUnnecessary: (node) => isRebootUnnecessary(reboots, node),
-    nodesWithoutRebootAgent,
+    notRebootable,
     outOfService: new Map([...inProgress, ...budget.outOfService]),
     budgets: budget.limits,
     approved: requests.approved,

@@ -73,7 +73,10 @@ export interface StepContext {
   nowMs: number;
 }
 
-/** Returns the context of the nodes of a window that is closed, or was deleted: work in progress is finished, and none is started. */
+/**
+ * Returns the context in which it is decided whether an advanced node may be uncordoned while its window is closed or deleted. Other steps that are
+ * decided with it are not to be carried out.
+ */
 export function closedWindowContext(window: MaintenanceWindow | undefined, nowMs: number): StepContext {
   return {
     revision: window && revisionOf(window.spec),

@@ -31,19 +31,19 @@ export function isRebootUnnecessary(needs: RebootNeeds | undefined, node: string
 }
 
 /** Why a window does not start a node that it would reboot: it would drain the node for nothing. */
-export type UnattendedReason = Exclude<RebootAbility, 'Able'> | 'BootIdUnknown';
+export type NotRebootableReason = Exclude<RebootAbility, 'Able'> | 'BootIdUnknown';
 
 /** Returns the nodes that would not be rebooted, by name. `agents` says what the agents of nodes would do; a node without one is missing. */
-export function unattendedNodes(
+export function notRebootableNodes(
   nodes: readonly Node[],
   agents: ReadonlyMap<string, RebootAbility>,
-): Map<string, UnattendedReason> {
-  const nodesWithoutRebootAgent = new Map<string, UnattendedReason>();
+): Map<string, NotRebootableReason> {
+  const notRebootable = new Map<string, NotRebootableReason>();
   for (const node of nodes) {
     const { name } = node.metadata;
     const ability = agents.get(name) ?? 'NotRunning';
-    if (ability !== 'Able') nodesWithoutRebootAgent.set(name, ability);
-    else if (bootIdOf(node) === undefined) nodesWithoutRebootAgent.set(name, 'BootIdUnknown');
+    if (ability !== 'Able') notRebootable.set(name, ability);
+    else if (bootIdOf(node) === undefined) notRebootable.set(name, 'BootIdUnknown');
   }
-  return nodesWithoutRebootAgent;
+  return notRebootable;
 }

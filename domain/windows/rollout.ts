@@ -7,7 +7,7 @@ import { compareNames, listed } from '../common/names.ts';
 import { numbered } from '../common/text.ts';
 import { jobsNotEnabledMessage } from './conditions.ts';
 import type { NodeOutcome } from './nodeOutcome.ts';
-import type { UnattendedReason } from './rebootNeeds.ts';
+import type { NotRebootableReason } from './rebootNeeds.ts';
 
 /** A node that a window selects. */
 export interface RolloutNode {
@@ -25,7 +25,7 @@ export interface RolloutInput {
   /** Reports whether a node without an outcome needs no maintenance. */
   isUnnecessary: (node: string) => boolean;
   /** Nodes that the window would reboot, and that have no agent which does so. */
-  nodesWithoutRebootAgent: ReadonlyMap<string, UnattendedReason>;
+  notRebootable: ReadonlyMap<string, NotRebootableReason>;
   /** The nodes of the whole cluster that are out of service, each with the reason. */
   outOfService: ReadonlyMap<string, string>;
   /** The NodeDisruptionBudgets of the cluster. A node starts only when every budget that selects it allows it. */
@@ -132,7 +132,7 @@ function startedNodes(facts: RolloutFacts): string[] {
 
 function factsOf(input: RolloutInput): RolloutFacts {
   const { nodes, outcomes, rollout, approval, approved, approvedNodes, outOfService } = input;
-  const { rejected, nodesWithoutRebootAgent, isUnnecessary } = input;
+  const { rejected, notRebootable, isUnnecessary } = input;
   const nodesIn = (state: NodeOutcome['state']) =>
     nodes.filter(({ name }) => stateOf(outcomes, name) === state);
   const namesIn = (state: NodeOutcome['state']) =>
@@ -147,9 +147,7 @@ function factsOf(input: RolloutInput): RolloutFacts {
   const approvedInService = remaining.filter(
     ({ name }) => !outOfService.has(name) && (!needsNames || approvedNodes.includes(name)),
   );
-  const accepted = approvedInService.filter(
-    ({ name }) => !rejected.has(name) && !nodesWithoutRebootAgent.has(name),
-  );
+  const accepted = approvedInService.filter(({ name }) => !rejected.has(name) && !notRebootable.has(name));
   const budgets = input.budgets.toSorted((a, b) => compareNames(a.name, b.name));
   const room = new Map(
     budgets.map((limit) => [limit, limit.allowed - countOutOfService(limit, outOfService)]),
@@ -280,17 +278,11 @@ function everyNodeRejected(facts: RolloutFacts): Wait | undefined {
   return facts.approvedInService.every(({ name }) => facts.rejected.has(name)) ? rejection(facts) : undefined;
 }
 
-function agentsNotRunning({
-  approvedInService,
-  accepted,
-  nodesWithoutRebootAgent,
-}: RolloutFacts): Wait | undefined {
-  const waiting = approvedInService
-    .map(({ name }) => name)
-    .filter((name) => nodesWithoutRebootAgent.has(name));
+function agentsNotRunning({ approvedInService, accepted, notRebootable }: RolloutFacts): Wait | undefined {
+  const waiting = approvedInService.map(({ name }) => name).filter((name) => notRebootable.has(name));
   if (accepted.length > 0 || waiting.length === 0) return undefined;
-  const causes = unattendedCauses.flatMap(([reason, cause]) => {
-    const nodes = waiting.filter((name) => nodesWithoutRebootAgent.get(name) === reason);
+  const causes = notRebootableCauses.flatMap(([reason, cause]) => {
+    const nodes = waiting.filter((name) => notRebootable.get(name) === reason);
     return nodes.length === 0 ? [] : [cause(`${nodes.length === 1 ? 'node' : 'nodes'} ${listed(nodes)}`)];
   });
   return wait(
@@ -299,7 +291,7 @@ function agentsNotRunning({
   );
 }
 
-const unattendedCauses: readonly (readonly [UnattendedReason, (nodes: string) => string])[] = [
+const notRebootableCauses: readonly (readonly [NotRebootableReason, (nodes: string) => string])[] = [
   ['NotRunning', (nodes) => `No node agent runs on ${nodes}: start it`],
   [
     'NoRebootCommand',

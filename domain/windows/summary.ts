@@ -39,7 +39,7 @@ export interface WindowSummary {
   };
   /** Nodes that need a reboot, and whose maintenance has not started. Undefined if the window does not reboot nodes. */
   rebootRequired?: { nodes: number; names: string[] };
-  /** The reason why no further node is started now. */
+  /** The reason why no more nodes are started now. */
   waiting?: { reason: string; message: string };
   awaitsApproval: boolean;
   /** The conditions that require action. */

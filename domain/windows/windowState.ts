@@ -15,7 +15,7 @@ export interface WindowState {
   inProgress: WindowNode[];
   failed: WindowNode[];
   remaining: number;
-  /** The reason why no further node is started now. */
+  /** The reason why no more nodes are started now. */
   waiting?: { reason: string; message: string };
   /**
    * The times (in milliseconds since the epoch) at which the window started to wait for nodes to become ready, by UID of their

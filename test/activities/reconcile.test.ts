@@ -7,7 +7,7 @@ beforeEach(() => jest.useFakeTimers());
 afterEach(() => jest.useRealTimers());
 
 /** Counts the passes of an activity that lasts until `end`, and whose source reports a change every 10 ms. */
-function activity(minIntervalMs: number | undefined) {
+function activity(minIdleMs: number | undefined) {
   const environment = new MockActivityEnvironment({}, { logger: new DefaultLogger('ERROR') });
   let passes = 0;
   let isEnding = false;
@@ -21,7 +21,7 @@ function activity(minIntervalMs: number | undefined) {
       return () => clearInterval(timer);
     },
   };
-  const timing = minIntervalMs === undefined ? {} : { minIntervalMs: () => minIntervalMs };
+  const timing = minIdleMs === undefined ? {} : { minIdleMs: () => minIdleMs };
   const ended = environment.run(() => reconcileOn([changing], pass, timing));
   return {
     passes: () => passes,
@@ -35,11 +35,11 @@ function activity(minIntervalMs: number | undefined) {
 
 describe('passes of an activity whose objects change all the time', () => {
   test.each([
-    { minIntervalMs: undefined, inASecond: 26 },
-    { minIntervalMs: 200, inASecond: 6 },
-    { minIntervalMs: 5_000, inASecond: 1 },
-  ])('with a rest of $minIntervalMs ms are $inASecond in a second', async ({ minIntervalMs, inASecond }) => {
-    const { passes, end } = activity(minIntervalMs);
+    { minIdleMs: undefined, inASecond: 26 },
+    { minIdleMs: 200, inASecond: 6 },
+    { minIdleMs: 5_000, inASecond: 1 },
+  ])('that idle for $minIdleMs ms are $inASecond in a second', async ({ minIdleMs, inASecond }) => {
+    const { passes, end } = activity(minIdleMs);
     await jest.advanceTimersByTimeAsync(1_000);
     expect(passes()).toBe(inASecond);
     expect(await end()).toBe('done');

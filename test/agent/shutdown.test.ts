@@ -203,7 +203,7 @@ describe('a shutdown', () => {
     expect(await world.maintenance('shutdown-node-1')).toBeUndefined();
     route.open();
     await inShutdown('the node to be drained', drained);
-    await toHaveLogged(agent, 'Shutdown inhibitor released","cause":"Drained"');
+    await toHaveLogged(agent, 'Releasing the shutdown inhibitor","cause":"Drained"');
     expect(await bus.delayedBy()).toEqual(['kubelet']);
     await kubelet.end('SIGKILL');
     await off('NothingDelays');

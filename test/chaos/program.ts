@@ -16,7 +16,7 @@ export function log(line: string): void {
   process.stderr.write(`${((performance.now() - startedAt) / 1_000).toFixed(1).padStart(7)} s  ${line}\n`);
 }
 
-/** Aborts on Ctrl-C and its relatives, which do not end the process: the servers are stopped first. */
+/** Aborts on SIGINT, SIGTERM and SIGHUP; the process ends only after the servers are stopped. */
 export function interruption(): AbortSignal {
   const stop = new AbortController();
   for (const name of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const)
@@ -37,7 +37,9 @@ export async function withTestbed(
     try {
       await work(testbed);
     } finally {
-      await testbed.close();
+      await testbed
+        .close()
+        .catch((error: unknown) => log(`The workers could not be stopped: ${String(error)}`));
     }
   } finally {
     if (keep) log(`The servers keep running: npm run sandbox -- down --dir ${dir}`);

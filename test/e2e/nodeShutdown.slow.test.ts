@@ -222,7 +222,7 @@ withContainers('a shutdown goes over to a maintenance when an apiserver is back'
   await world.eventually(maintenance, 'the node to be drained', drained);
   await booted(shutdown);
   expect(agentLog().slice(shutdown.logged)).toContain(
-    '"cause":"Drained","msg":"Shutdown inhibitor released"',
+    '"cause":"Drained","msg":"Releasing the shutdown inhibitor"',
   );
   await returned(shutdown);
 });

@@ -77,7 +77,7 @@ export function handleMessages(run: Run, work: Work, effects: Effects): void {
   setHandler(resumeSignal, (input) => checkedSignal('resume', inputProblem(input), () => setPaused(false)), {
     description: descriptions.resume,
   });
-  // The UI lists signals in this request: those for users come first.
+  // The UI lists signals in this order: those for users come first.
   handleInternalMessages(run, effects);
 }
 
@@ -118,7 +118,7 @@ function commandsOf(run: Run, work: Work, { requestStage, recordPause }: Effects
 
 /** Registers the query, and the signals of the maintenance controller. */
 function handleInternalMessages(run: Run, { renderDetails }: Pick<Effects, 'renderDetails'>): void {
-  setHandler(progress, () => progressOf(run), { description: 'Stage, tier, nodes' });
+  setHandler(progress, () => progressOf(run), { description: 'Stage, position in the drain plan, nodes' });
   setHandler(
     observe,
     (observed) =>

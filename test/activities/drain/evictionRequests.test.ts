@@ -160,7 +160,7 @@ describe('with EvictionRequests', () => {
     expect(created('evictionrequests.lifecycle.k8s.io') - before).toBe(5);
   });
 
-  test('pods of DaemonSets, and those that have only evacuator annotations, get Evacuations', async () => {
+  test('pods of DaemonSets, and those that have evacuators but no responders, get Evacuations', async () => {
     const { activities } = activitiesBy('lifecycle', 600);
     const node = await c.nodeNamed('n');
     const annotations = { 'evacuation.coordination.k8s.io/priority_example.com': '1/app' };

@@ -1,5 +1,5 @@
 """Does what the kubelet does with logind (pkg/kubelet/nodeshutdown): holds an inhibitor, prints the shutdown signals that it receives, and
-lets go some time after one. Arguments: address of the bus, seconds."""
+releases it some time after one. Arguments: address of the bus, seconds."""
 
 import os
 import sys
@@ -23,11 +23,11 @@ def receive(_bus, message):
         [active] = message.get_args_list()
         print(f'PrepareForShutdown {bool(active)}', flush=True)
         if active:
-            GLib.timeout_add(int(float(sys.argv[2]) * 1000), let_go)
+            GLib.timeout_add(int(float(sys.argv[2]) * 1000), release)
     return 1
 
 
-def let_go():
+def release():
     print('released', flush=True)
     os.close(lock)
     return False

@@ -17,7 +17,7 @@ const base: ResourceSample = {
 };
 
 /** One sample a minute for two hours. */
-const censusesOf = (differs: (minute: number) => Partial<ResourceSample>): ResourceSample[] =>
+const samplesOf = (differs: (minute: number) => Partial<ResourceSample>): ResourceSample[] =>
   Array.from({ length: 121 }, (_, minute) => ({
     ...base,
     seconds: minute * 60,
@@ -27,7 +27,7 @@ const censusesOf = (differs: (minute: number) => Partial<ResourceSample>): Resou
 
 describe('the growth of samples', () => {
   test('is none of what stays the same, under the name of each value', () => {
-    const growth = growthOfAll(censusesOf(() => ({})));
+    const growth = growthOfAll(samplesOf(() => ({})));
     expect(Object.keys(growth)).toEqual(Object.keys(valuesOf(base)));
     for (const { perHour, isGrowing } of Object.values(growth)) {
       expect(perHour).toBe(0);
@@ -37,9 +37,9 @@ describe('the growth of samples', () => {
 
   test('counts the second half of the time only', () => {
     const filling = (minute: number) => ({ objects: { Evacuations: 0, Events: Math.min(minute, 60) * 10 } });
-    expect(growthOfAll(censusesOf(filling))['Events']).toMatchObject({ isGrowing: false, mean: 600 });
+    expect(growthOfAll(samplesOf(filling))['Events']).toMatchObject({ isGrowing: false, mean: 600 });
     const leaking = (minute: number) => ({ objects: { Evacuations: minute, Events: 0 } });
-    expect(growthOfAll(censusesOf(leaking))['Evacuations']).toMatchObject({ isGrowing: true });
+    expect(growthOfAll(samplesOf(leaking))['Evacuations']).toMatchObject({ isGrowing: true });
   });
 
   test('does not take the start of another process for growth', () => {
@@ -49,12 +49,12 @@ describe('the growth of samples', () => {
         { pid: 2, memoryMb: 280 + minute, handles: 41 },
       ],
     });
-    const samples = censusesOf(restarted);
+    const samples = samplesOf(restarted);
     const growth = growthOfAll(samples);
     expect(growth['memory of worker 1, MB']).toMatchObject({ isGrowing: false, mean: 300 });
     expect(growth['memory of worker 2, MB']).toMatchObject({ isGrowing: true });
     expect(restartsOf(samples)).toBe(1);
   });
 
-  test('is unknown of too few', () => expect(growthOfAll(censusesOf(() => ({})).slice(0, 30))).toEqual({}));
+  test('is unknown of too few', () => expect(growthOfAll(samplesOf(() => ({})).slice(0, 30))).toEqual({}));
 });

@@ -109,7 +109,7 @@ describe('free places are divided among drains', () => {
       ],
     },
     {
-      when: 'the only one that fits as a whole has an stoppedReason: the others are served pod by pod before it',
+      when: 'the only one that fits as a whole is stopped: the others are served pod by pod before it',
       free: 2,
       drains: [
         drain('a', ones(1), { stoppedReason: 'WaitingForNodeLease' }),
@@ -208,7 +208,7 @@ test('the result does not depend on the order of the drains', () => {
 describe('maintenances that compete for capacity', () => {
   /**
    * Nodes with a number of pods each; a maintenance holds some of them; other nodes have free places. Its user, or its window, completes a
-   * maintenance as soon as its last pod has left, unless it has an stoppedReason. One that is drained from the beginning is kept, unless it has a window.
+   * maintenance as soon as its last pod has left, unless it is stopped. One that is drained from the beginning is kept, unless it has a window.
    */
   const drawnMaintenances = fc.record({
     free: fc.integer({ min: 0, max: 6 }),

@@ -153,7 +153,7 @@ describe('an EvictionRequest', () => {
     { which: 'a DaemonSet pod', one: daemonPod(), supported: false },
     { which: 'a static pod', one: mirrorPod(), supported: false },
     { which: 'a pod of a group', one: withSpec({ hasSchedulingGroup: true }), supported: false },
-    { which: 'a pod that has only evacuator annotations', one: pod(annotated), supported: false },
+    { which: 'a pod that has evacuators but no responders', one: pod(annotated), supported: false },
     { which: 'a pod with responders', one: withSpec({ evictionResponders }), supported: true },
     {
       which: 'a pod with evacuators and responders',

@@ -97,7 +97,7 @@ function inputOf(differs: Partial<WindowDecisionInput> = {}): WindowDecisionInpu
     steps: [],
     budget: { reservations: [], limits: limitOf(10), outOfService: new Map() },
     areJobsMissing: false,
-    nodesWithoutRebootAgent: new Map(),
+    notRebootable: new Map(),
     rejected: new Map(),
     nowMs,
     ...differs,

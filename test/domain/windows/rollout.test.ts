@@ -2,7 +2,7 @@ import fc from 'fast-check';
 import type { Rollout } from '../../../api/maintenanceWindow.ts';
 import { type BudgetLimit, limitOf } from '../../../domain/budget/nodeDisruptionBudget.ts';
 import type { NodeOutcome } from '../../../domain/windows/nodeOutcome.ts';
-import type { UnattendedReason } from '../../../domain/windows/rebootNeeds.ts';
+import type { NotRebootableReason } from '../../../domain/windows/rebootNeeds.ts';
 import { decideRollout, type RolloutInput } from '../../../domain/windows/rollout.ts';
 
 const zone = 'topology.kubernetes.io/zone';
@@ -64,7 +64,7 @@ function inputOf({
     nodes,
     outcomes: new Map(Object.entries(outcomes)),
     isUnnecessary: () => false,
-    nodesWithoutRebootAgent: new Map(),
+    notRebootable: new Map(),
     outOfService: new Map([
       ...busy.map(([name]) => [name, inMaintenance] as const),
       ...Object.entries(outOfService),
@@ -98,7 +98,7 @@ describe('nodes start', () => {
     { when: 'except nodes whose maintenance is rejected', given: { rejected: { n1: 'no' } }, want: ['n2'] },
     {
       when: 'except nodes without a running agent',
-      given: { nodesWithoutRebootAgent: notRunning('n1', 'n3'), rollout: { maxUnavailable: 4 } },
+      given: { notRebootable: notRunning('n1', 'n3'), rollout: { maxUnavailable: 4 } },
       want: ['n2', 'n4'],
     },
     {
@@ -201,7 +201,7 @@ describe('no node starts', () => {
   test.each<{ when: string; given: Differs; reason: string; message: string }>([
     {
       when: 'while no agent runs on any of them',
-      given: { nodesWithoutRebootAgent: notRunning('n1', 'n2', 'n3', 'n4'), outcomes: { n1: succeeded() } },
+      given: { notRebootable: notRunning('n1', 'n2', 'n3', 'n4'), outcomes: { n1: succeeded() } },
       reason: 'AgentNotRunning',
       message:
         'No node agent runs on nodes n2, n3, n4: start it, or reboot these nodes in another way and remove the annotation nodemaintenance.k8s.io/reboot-required.',
@@ -209,7 +209,7 @@ describe('no node starts', () => {
     {
       when: 'while no agent runs on the last one, and the others are in progress',
       given: {
-        nodesWithoutRebootAgent: notRunning('n1'),
+        notRebootable: notRunning('n1'),
         outcomes: { n2: inProgress, n3: succeeded(), n4: succeeded() },
         rollout: { maxUnavailable: 4 },
       },
@@ -220,7 +220,7 @@ describe('no node starts', () => {
     {
       when: 'while the agents of some of them have no reboot command',
       given: {
-        nodesWithoutRebootAgent: new Map<string, UnattendedReason>([
+        notRebootable: new Map<string, NotRebootableReason>([
           ...notRunning('n3'),
           ['n1', 'NoRebootCommand'],
           ['n2', 'NoRebootCommand'],
@@ -234,7 +234,7 @@ describe('no node starts', () => {
     {
       when: 'while the agent of the last one has no reboot command',
       given: {
-        nodesWithoutRebootAgent: new Map([['n1', 'NoRebootCommand']]),
+        notRebootable: new Map([['n1', 'NoRebootCommand']]),
         outcomes: { n2: succeeded(), n3: succeeded(), n4: succeeded() },
       },
       reason: 'AgentNotRunning',
