@@ -1,8 +1,18 @@
 import { isDeepStrictEqual } from 'node:util';
-import { FIELD_MANAGER, NODE_DISRUPTION_BUDGET_NAME } from '../../api/names.ts';
-import { DEFAULT_NODE_DISRUPTION_BUDGET, type NodeDisruptionBudget } from '../../api/nodeDisruptionBudget.ts';
+import { FIELD_MANAGER, NODE_DISRUPTION_BUDGET_NAME, WINDOW_LABEL } from '../../api/names.ts';
+import type { KubeObject } from '../../api/core.ts';
+import {
+  DEFAULT_NODE_DISRUPTION_BUDGET,
+  type NodeDisruptionBudget,
+  type NodeReservation,
+} from '../../api/nodeDisruptionBudget.ts';
+import type { NodeMaintenance } from '../../api/nodeMaintenance.ts';
 import { budgetStatus, outOfService } from '../../domain/budget/nodeDisruptionBudget.ts';
-import { activeReservationsIn } from '../../domain/windows/reservations.ts';
+import {
+  abandonedReservations,
+  activeReservationsIn,
+  reservationsIn,
+} from '../../domain/windows/reservations.ts';
 import { windowMaintenancesIn } from '../../domain/windows/windowMaintenance.ts';
 import type { FencedCluster } from '../../kube/cluster.ts';
 import { forEachBounded } from '../../kube/bounded.ts';
@@ -15,18 +25,25 @@ import { type Requeue, WorkQueue } from '../../kube/workQueue.ts';
 const writeIntervalMs = 1_000;
 /** The budget may have been deleted, or a reservation may have expired, without any event. */
 const resyncMs = 60_000;
+const resyncWithReservationsMs = 10_000;
 const maxConcurrentWrites = 4;
 
-/** Creates the NodeDisruptionBudget that has the reservations if it does not exist, and keeps the status of all budgets up to date. */
+/**
+ * Creates the NodeDisruptionBudget that has the reservations if it does not exist, keeps the status of all budgets up to date, and removes the
+ * reservations of windows that were deleted: no other window may open for days.
+ */
 export async function runNodeDisruptionBudgetController(
   { cluster, log }: { cluster: FencedCluster; log: Log },
   signal: AbortSignal,
 ): Promise<void> {
   const queue = new WorkQueue('node-disruption-budget');
   const enqueue = () => queue.addAfter(NODE_DISRUPTION_BUDGET_NAME, writeIntervalMs);
-  const { nodes, maintenances, nodeDisruptionBudgets } = cluster;
+  const { nodes, maintenances, nodeDisruptionBudgets, windows } = cluster;
   const unsubscribe = [
     nodes.subscribe(enqueue),
+    windows.subscribe(({ type }) => {
+      if (type === 'Deleted') enqueue();
+    }),
     maintenances.subscribe(enqueue),
     nodeDisruptionBudgets.subscribe(enqueue),
   ];
@@ -49,7 +66,43 @@ async function reconcile(cluster: FencedCluster): Promise<Requeue> {
   const hasDefault = budgets.some(({ metadata }) => metadata.name === NODE_DISRUPTION_BUDGET_NAME);
   if (!hasDefault) await createDefault(cluster);
   await updateStatuses(cluster, budgets);
-  return { requeueAfterMs: resyncMs };
+  await removeAbandonedReservations(cluster, budgets);
+  const hasReservations = reservationsIn(budgets).length > 0;
+  return { requeueAfterMs: hasReservations ? resyncWithReservationsMs : resyncMs };
+}
+
+/** The informers may be behind: the apiserver confirms that a reservation is abandoned. */
+async function removeAbandonedReservations(
+  { kube, windows, maintenances }: FencedCluster,
+  budgets: readonly NodeDisruptionBudget[],
+): Promise<void> {
+  const abandonedIn = (
+    reservations: readonly NodeReservation[],
+    all: { windows: readonly Readonly<KubeObject>[]; maintenances: readonly Readonly<NodeMaintenance>[] },
+  ) =>
+    abandonedReservations(reservations, {
+      windows: new Set(all.windows.map(({ metadata }) => metadata.name)),
+      maintenances: windowMaintenancesIn(all.maintenances),
+      nowMs: kube.now().getTime(),
+    });
+  const cached = { windows: windows.list(), maintenances: maintenances.list() };
+  if (abandonedIn(reservationsIn(budgets), cached).length === 0) return;
+  const newest = await kube.list(resources.nodeDisruptionBudgets);
+  const budget = newest.items.find(({ metadata }) => metadata.name === NODE_DISRUPTION_BUDGET_NAME);
+  const [existing, inProgress] = await Promise.all([
+    kube.list(resources.maintenanceWindows),
+    kube.list(resources.nodeMaintenances, { labelSelector: WINDOW_LABEL }),
+  ]);
+  if (budget === undefined) return;
+  const before = reservationsIn([budget]);
+  const abandoned = abandonedIn(before, { windows: existing.items, maintenances: inProgress.items });
+  if (abandoned.length === 0) return;
+  const { uid, resourceVersion } = budget.metadata;
+  const reservations = before.filter((one) => !abandoned.includes(one));
+  const body = { metadata: { uid, resourceVersion }, status: { reservations } };
+  const options = { subresource: 'status', fieldManager: FIELD_MANAGER };
+  const { name } = budget.metadata;
+  await kube.mergePatch(resources.nodeDisruptionBudgets, { name }, body, options).catch(ignoreConflict);
 }
 
 /** Users who maintain nodes without a window are warned from then on. */

@@ -13,6 +13,9 @@ export interface ReservationInput {
 /** A reservation of another window is valid for this time without a NodeMaintenance, because that window may be about to create it. */
 const unusedReservationTtlMs = 120_000;
 
+/** As above, of a window that was deleted: it starts no node later than some seconds after it has reserved it. */
+const abandonedReservationTtlMs = 30_000;
+
 /** Reports whether a node is reserved: until its NodeMaintenance is completed or deleted. */
 export function isReservationActive(
   { node, window, since }: NodeReservation,
@@ -30,6 +33,28 @@ export function activeReservationsIn(
   input: ReservationInput,
 ): NodeReservation[] {
   return reservationsIn(budgets).filter((one) => isReservationActive(one, input));
+}
+
+/**
+ * Returns the reservations that nobody uses or removes any more: those of windows that do not exist, for nodes without a NodeMaintenance in progress.
+ * `windows` are the names of the windows that exist.
+ */
+export function abandonedReservations(
+  reservations: readonly NodeReservation[],
+  {
+    windows,
+    maintenances,
+    nowMs,
+  }: Omit<ReservationInput, 'requestingWindow'> & { windows: ReadonlySet<string> },
+): NodeReservation[] {
+  return reservations.filter((one) => {
+    const isAged = nowMs - Date.parse(one.since) >= abandonedReservationTtlMs;
+    return (
+      isAged &&
+      !windows.has(one.window) &&
+      !isReservationActive(one, { maintenances, requestingWindow: one.window, nowMs })
+    );
+  });
 }
 
 /** Returns the reservations of all windows, which are on one budget, whichever budgets select their nodes (ADR 65). */

@@ -83,6 +83,23 @@ test('reservations are owned by the windows, and count while they are active', a
   await eventuallyHas('the reservation', () => ({ outOfService: outOfService + 1, reservations }));
 });
 
+test('reservations of windows that were deleted are removed', async () => {
+  const [abandoned, recent] = [await c.nodeNamed('abandoned'), await c.nodeNamed('recent')];
+  const now = Date.now();
+  const reservations = [
+    { node: abandoned, window: 'deleted', since: new Date(now - 40_000).toISOString() },
+    { node: recent, window: 'deleted', since: new Date(now).toISOString() },
+  ];
+  await c.admin.mergePatch(
+    resources.nodeDisruptionBudgets,
+    key,
+    { status: { reservations } },
+    { subresource: 'status' },
+  );
+  const left = await eventuallyHas('one of them', () => ({ reservations: [{ node: recent }] }));
+  expect(left.reservations).toHaveLength(1);
+});
+
 test('a budget with a nodeSelector has a status of its own, which counts only the nodes that it selects', async () => {
   const nodes = [await c.nodeNamed('pool'), await c.nodeNamed('pool')];
   const [reserved = ''] = nodes;

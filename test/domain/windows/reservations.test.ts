@@ -1,7 +1,7 @@
 import type { NodeMaintenance } from '../../../api/nodeMaintenance.ts';
 import { MAINTENANCE_FINALIZER } from '../../../api/names.ts';
 import { emptyStatus } from '../../../domain/maintenance/status.ts';
-import { isReservationActive, type ReservationInput } from '../../../domain/windows/reservations.ts';
+import { abandonedReservations, isReservationActive, type ReservationInput } from '../../../domain/windows/reservations.ts';
 
 const nowMs = Date.parse('2026-11-21T12:00:00Z');
 const reserved = (secondsAgo: number) => new Date(nowMs - secondsAgo * 1_000).toISOString();
@@ -55,5 +55,19 @@ describe('a reservation', () => {
   ])('$when', ({ maintenances, requestingWindow = 'w', age = 10, want }) => {
     const reservation = { node: 'n', window: 'w', since: reserved(age) };
     expect(isReservationActive(reservation, { maintenances, requestingWindow, nowMs })).toBe(want);
+  });
+});
+
+describe('a reservation is abandoned', () => {
+  test.each([
+    { when: 'if its window was deleted before it started the node', maintenances: [], want: true },
+    { when: 'but not while its window may be starting the node', maintenances: [], age: 29, want: false },
+    { when: 'but not while its window exists', maintenances: [], windows: ['w'], want: false },
+    { when: 'but not while its node is in progress', maintenances: [inProgress], want: false },
+    { when: 'if its window was deleted, and its node is uncordoned', maintenances: [completed], want: true },
+  ])('$when', ({ maintenances, windows = [], age = 31, want }) => {
+    const reservations = [{ node: 'n', window: 'w', since: reserved(age) }];
+    const abandoned = abandonedReservations(reservations, { windows: new Set(windows), maintenances, nowMs });
+    expect(abandoned).toEqual(want ? reservations : []);
   });
 });
