@@ -15,7 +15,15 @@ import { Operators } from './operators.ts';
 import { type Scenario, type Step, stepText } from './scenario.ts';
 import { Users } from './users.ts';
 import type { WorkerSlot } from './workerSlot.ts';
-import { createWorld, deleteWorld, Names, restoreReadiness, untilTrue, windowOf } from './worldObjects.ts';
+import {
+  budgetsAreCurrent,
+  createWorld,
+  deleteWorld,
+  Names,
+  restoreReadiness,
+  untilTrue,
+  windowOf,
+} from './worldObjects.ts';
 
 export interface RunResult {
   seed: number;
@@ -30,6 +38,9 @@ export interface RunResult {
 
 /** Within this time after the last fault, every maintenance is drained, and later ends. */
 const endsWithinMs = 90_000;
+
+/** A watch whose server went away is opened again within this time. */
+const controllersWorkWithinMs = 120_000;
 
 export interface RunOptions {
   report: (line: string) => void;
@@ -98,6 +109,7 @@ class ChaosRun {
     await Promise.all(this.#scenario.steps.map((step) => this.#perform(step)));
     await this.operators.repair();
     this.#report('the faults are over');
+    await this.#controllersWork();
     await this.#users.releaseAll();
     return (await this.#notDrained()) ?? (await this.#notEnded()) ?? (await this.#leftovers()) ?? [];
   }
@@ -144,6 +156,17 @@ class ChaosRun {
       this.refused.push(`${stepText(step)}: ${reason}`);
       this.#report(`refused: ${stepText(step)}: ${reason.slice(0, 200)}`);
     }
+  }
+
+  /** Waits for the controllers of Kubernetes, without which no drain ends. If they never work again, no drain ends. */
+  async #controllersWork(): Promise<void> {
+    const work = async () => {
+      await this.operators.restartServers();
+      await restoreReadiness(this.#testbed, this.names);
+      return budgetsAreCurrent(this.#testbed, this.names);
+    };
+    await untilTrue('the budgets to be current', work, controllersWorkWithinMs).catch(() => undefined);
+    this.#report('the controllers of Kubernetes work');
   }
 
   /** Drains what users have neither cancelled nor deleted. */

@@ -109,6 +109,23 @@ export async function restoreReadiness({ kube }: Pick<Testbed, 'kube'>, { prefix
   }
 }
 
+/** Reports whether kube-controller-manager has counted the Ready pods of all budgets: after faults its watches may be interrupted for a minute. */
+export async function budgetsAreCurrent(
+  { kube }: Pick<Testbed, 'kube'>,
+  { prefix }: Names,
+): Promise<boolean> {
+  const [budgets, pods] = await Promise.all([
+    kube.list(resources.podDisruptionBudgets, { namespace: prefix }),
+    kube.list(resources.pods, { namespace: prefix }),
+  ]);
+  return budgets.items.every(({ metadata: { name }, status }) => {
+    const own = pods.items.filter(
+      ({ metadata }) => metadata.labels?.['app'] === name && metadata.deletionTimestamp === undefined,
+    );
+    return status?.currentHealthy === own.filter(isReady).length;
+  });
+}
+
 export async function untilTrue(
   fact: string,
   check: () => Promise<boolean>,
