@@ -19,6 +19,7 @@ import {
   budgetsAreCurrent,
   createWorld,
   deleteWorld,
+  describeWorld,
   Names,
   restoreReadiness,
   untilTrue,
@@ -253,9 +254,10 @@ class ChaosRun {
       this.#report(`every maintenance ${end}`);
       return undefined;
     } catch {
+      const world = await describeWorld(this.#testbed, this.names).catch(String);
       return left.map(({ metadata: { name, finalizers }, spec: { stage }, status }) => ({
         invariant: 'end',
-        message: `${name} is not what it should be ${endsWithinMs / 1_000} s after the faults, ${end}: ${JSON.stringify({ stage, finalizers, status })}`,
+        message: `${name} is not what it should be ${endsWithinMs / 1_000} s after the faults, ${end}: ${JSON.stringify({ stage, finalizers, status })}; ${world}`,
         events: [],
       }));
     }

@@ -109,6 +109,23 @@ export async function restoreReadiness({ kube }: Pick<Testbed, 'kube'>, { prefix
   }
 }
 
+/** Describes the pods and budgets of a run, for a violation whose cause they may be. */
+export async function describeWorld({ kube }: Pick<Testbed, 'kube'>, { prefix }: Names): Promise<string> {
+  const [pods, budgets] = await Promise.all([
+    kube.list(resources.pods, { namespace: prefix }),
+    kube.list(resources.podDisruptionBudgets, { namespace: prefix }),
+  ]);
+  const ofPods = pods.items.map((pod) => {
+    const { name, deletionTimestamp } = pod.metadata;
+    const state = deletionTimestamp === undefined ? (isReady(pod) ? 'Ready' : 'not Ready') : 'terminating';
+    return `${name} on ${pod.spec.nodeName ?? 'no node'}: ${pod.status?.phase}, ${state}`;
+  });
+  const ofBudgets = budgets.items.map(
+    ({ metadata, status }) => `budget ${metadata.name}: ${JSON.stringify(status)}`,
+  );
+  return [...ofPods, ...ofBudgets].join('; ');
+}
+
 /** Reports whether kube-controller-manager has counted the Ready pods of all budgets: after faults its watches may be interrupted for a minute. */
 export async function budgetsAreCurrent(
   { kube }: Pick<Testbed, 'kube'>,
