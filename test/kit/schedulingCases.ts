@@ -93,6 +93,12 @@ export const schedulingCases: readonly SchedulingCase[] = [
     fits: ['open'],
   },
   {
+    when: 'NodeUnschedulable: a pod tolerates cordoned nodes',
+    nodes: { open: {}, cordoned: { unschedulable: true } },
+    pod: { spec: { tolerations: [{ key: 'node.kubernetes.io/unschedulable', operator: 'Exists' }] } },
+    fits: ['cordoned', 'open'],
+  },
+  {
     when: 'NodeUnschedulable: every node is cordoned',
     nodes: { one: { unschedulable: true }, two: { unschedulable: true } },
     pod: {},
@@ -215,6 +221,13 @@ export const schedulingCases: readonly SchedulingCase[] = [
     pod: { spec: claiming('in-a-or-c') },
     volumes: [{ claim: 'in-a-or-c', labels: { [zoneKey]: 'a__c' } }],
     fits: ['a', 'c'],
+  },
+  {
+    when: 'VolumeZone: a node without labels of zones and regions has any volume',
+    nodes: { ...twoZones, none: {} },
+    pod: { spec: claiming('in-a') },
+    volumes: [{ claim: 'in-a', labels: { [zoneKey]: 'a' } }],
+    fits: ['a', 'none'],
   },
   {
     when: 'PodTopologySpread: the skew stays within its maximum',

@@ -28,6 +28,14 @@ test.each<{ when: string; text: string }>([
     when: 'a token without a node',
     text: token({ iat: 1, exp: 2, 'kubernetes.io': { ...kubernetes, node: undefined } }),
   },
+  {
+    when: 'a token without a namespace',
+    text: token({ iat: 1, exp: 2, 'kubernetes.io': { ...kubernetes, namespace: undefined } }),
+  },
+  {
+    when: 'a token without the name of its ServiceAccount',
+    text: token({ iat: 1, exp: 2, 'kubernetes.io': { ...kubernetes, serviceaccount: { uid: 'a' } } }),
+  },
   { when: 'a token that does not expire', text: token({ iat: 1, 'kubernetes.io': kubernetes }) },
   { when: 'a token of another issuer', text: token({ iat: 1, exp: 2 }) },
   { when: 'another text', text: 'secret' },

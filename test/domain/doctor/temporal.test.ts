@@ -64,6 +64,13 @@ describe('Temporal', () => {
       remedy: '--retention 30d',
     },
     {
+      when: 'the retention may not be read',
+      differs: { namespaces: [namespace({ retentionSeconds: { kind: 'Unknown', problem: 'denied' } })] },
+      want: 'warning',
+      text: 'retention of namespace prod not checked: denied',
+      remedy: 'grant this user read access to the namespace',
+    },
+    {
       when: 'search attributes are missing',
       differs: {
         namespaces: [

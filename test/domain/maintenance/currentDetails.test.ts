@@ -165,6 +165,7 @@ describe('the details have a headline and the available actions', () => {
   test('of a drained maintenance, with advance to end the work', () => {
     const text = rendered({ drained: true });
     expect(text).toContain('the nodes stay cordoned until the stage is advanced');
+    expect(text).toContain('**Drain plan:** all tiers drained');
     expect(actions(text)[1]?.[2]).toBe('ends the work: advances to **Complete** and uncordons the nodes');
   });
 });

@@ -326,6 +326,14 @@ test('a drain that nobody serves says what follows, until it is drained', () => 
   expect(summaryOf(inputOf(maintenance({ conditions: drained })))).not.toHaveProperty('unserved');
 });
 
+test('what does not fit on other nodes is shown while the maintenance drains', () => {
+  const conditions = [condition('CapacityAvailable', 'False', 'PodsDoNotFit')];
+  const capacityIn = (stage: NodeMaintenanceStage) =>
+    summaryOf(inputOf(maintenance({ stage, conditions }))).capacity;
+  expect(capacityIn('Drain')).toBe('PodsDoNotFit.');
+  expect(capacityIn('Complete')).toBeUndefined();
+});
+
 test('the number of pods left is missing before Drain has started', () => {
   const cordoned = summaryOf(inputOf(maintenance({ stage: 'Cordon', left: 0, peak: 0 })));
   expect(cordoned).not.toHaveProperty('podsToEvacuate');

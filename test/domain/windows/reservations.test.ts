@@ -1,7 +1,11 @@
 import type { NodeMaintenance } from '../../../api/nodeMaintenance.ts';
 import { MAINTENANCE_FINALIZER } from '../../../api/names.ts';
 import { emptyStatus } from '../../../domain/maintenance/status.ts';
-import { abandonedReservations, isReservationActive, type ReservationInput } from '../../../domain/windows/reservations.ts';
+import {
+  abandonedReservations,
+  isReservationActive,
+  type ReservationInput,
+} from '../../../domain/windows/reservations.ts';
 
 const nowMs = Date.parse('2026-11-21T12:00:00Z');
 const reserved = (secondsAgo: number) => new Date(nowMs - secondsAgo * 1_000).toISOString();
