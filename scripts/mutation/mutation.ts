@@ -40,7 +40,7 @@ const resultsFile = join(root, 'node_modules', '.cache', 'mutation.json');
 const copy = mkdtempSync(join(tmpdir(), 'nm-mutation-'));
 
 /** A mutant that loops for ever is noticed. Many times longer than all tests of domain/, also on a machine that does something else. */
-const timeoutMs = 600_000;
+const timeoutMs = 300_000;
 
 const wholeNumber = (text: string): number => {
   if (!/^\d{1,6}$/.test(text)) throw new InvalidArgumentError('expected a whole number');
