@@ -21,7 +21,7 @@ import {
   deleteWorld,
   describeWorld,
   Names,
-  restoreReadiness,
+  actAsKubelets,
   untilTrue,
   windowOf,
 } from './worldObjects.ts';
@@ -163,7 +163,7 @@ class ChaosRun {
   async #controllersWork(): Promise<void> {
     const work = async () => {
       await this.operators.restartServers();
-      await restoreReadiness(this.#testbed, this.names);
+      await actAsKubelets(this.#testbed, this.names);
       return budgetsAreCurrent(this.#testbed, this.names);
     };
     await untilTrue('the budgets to be current', work, controllersWorkWithinMs).catch(() => undefined);
@@ -247,7 +247,7 @@ class ChaosRun {
     try {
       const isReached = async () => {
         await this.operators.restartServers();
-        await restoreReadiness(this.#testbed, this.names);
+        await actAsKubelets(this.#testbed, this.names);
         return (left = await others()).length === 0;
       };
       await untilTrue(end, isReached, endsWithinMs);

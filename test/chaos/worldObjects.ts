@@ -84,18 +84,24 @@ function isReady({ status }: RawPod): boolean {
   return status?.conditions?.some(({ type, status: value }) => type === 'Ready' && value === 'True') ?? false;
 }
 
+/** kwok has ended a pod some seconds after its grace period, or has lost its deletion. */
+const overdueMs = 10_000;
+
 /**
- * Reports pods as Ready again that the node lifecycle controller has marked while their nodes were not, as kubelets do and kwok does not: their budgets
- * would allow no eviction any more.
+ * Does what kubelets do after an outage, and kwok does not: reports pods as Ready again that the node lifecycle controller has marked while their nodes
+ * were not, and ends pods whose deletion was requested while the apiserver was away. Their budgets would allow no eviction any more.
  */
-export async function restoreReadiness({ kube }: Pick<Testbed, 'kube'>, { prefix }: Names): Promise<void> {
+export async function actAsKubelets({ kube }: Pick<Testbed, 'kube'>, { prefix }: Names): Promise<void> {
   const { items } = await kube.list(resources.pods, { namespace: prefix });
-  const running = items.filter(
-    ({ metadata, status }) => metadata.deletionTimestamp === undefined && status?.phase === 'Running',
-  );
-  for (const pod of running.filter((one) => !isReady(one))) {
-    const { name, namespace, uid, resourceVersion } = pod.metadata;
-    const conditions = pod.status?.conditions?.map((one) =>
+  for (const pod of items) {
+    const { name, namespace, uid = '', resourceVersion, deletionTimestamp } = pod.metadata;
+    if (deletionTimestamp !== undefined) {
+      if (kube.now().getTime() > Date.parse(deletionTimestamp) + overdueMs)
+        await kube.delete(resources.pods, { namespace, name }, { uid, gracePeriodSeconds: 0 });
+      continue;
+    }
+    if (pod.status?.phase !== 'Running' || isReady(pod)) continue;
+    const conditions = pod.status.conditions?.map((one) =>
       /^(Ready|ContainersReady)$/.test(one.type) ? { ...one, status: 'True' } : one,
     );
     await kube
