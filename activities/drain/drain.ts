@@ -379,8 +379,11 @@ class DrainRun<T extends { kind: string }> {
       this.#events.recordServing(view.maintenance, servingCondition(serving, settings));
     this.#blocked.enqueue(view.maintenance, decision.blocked, now);
     const planLength = view.plan.length;
-    const { verification, read } = await this.#verified(view, decision, writer);
+    const isDrained = () => isDrainedAt(writer.latest.status ?? emptyStatus, generation);
+    const wasDrained = isDrained();
+    const { verification, read } = await this.#verified(view, decision, { writer, wasDrained });
     const input: DrainStatusInput = {
+      wasDrained,
       planLength,
       now: now.toISOString(),
       existing: namesOf(view.existing),
@@ -395,7 +398,6 @@ class DrainRun<T extends { kind: string }> {
         serving === undefined ? drained : withServing(drained, { serving, ...settings }, input.now);
       return capacity === undefined ? next : withCapacity(next, capacity.facts, input.now);
     };
-    const isDrained = () => isDrainedAt(writer.latest.status ?? emptyStatus, generation);
     if (verification.kind !== 'Verified' || read === undefined || isDrained()) {
       writer.publish((status) => changed(status, false), generation);
       return verification.kind === 'Verified' && isDrained();
@@ -406,7 +408,11 @@ class DrainRun<T extends { kind: string }> {
   }
 
   /** Verifies that the nodes are drained, if the decision finds no pod on them. */
-  async #verified(view: View, decision: DrainDecision, writer: StatusWriter): Promise<Verified> {
+  async #verified(
+    view: View,
+    decision: DrainDecision,
+    { writer, wasDrained }: { writer: StatusWriter; wasDrained: boolean },
+  ): Promise<Verified> {
     if (!isEmptied(decision, view.plan.length)) {
       this.#drainedCheck.reset();
       return { verification: pendingVerification };
@@ -415,6 +421,7 @@ class DrainRun<T extends { kind: string }> {
     return this.#drainedCheck.verify(view, {
       beforeRead: () => writer.flush(),
       isPastDeadline: isPastDeadline(writer.latest, this.#deps.cluster.kube.now()),
+      wasDrained,
     });
   }
 

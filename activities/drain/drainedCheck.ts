@@ -96,18 +96,23 @@ export class DrainedCheck {
 
   /**
    * The informers show no pod to evacuate: verifies that the nodes are drained. `beforeRead` is awaited before the apiserver is asked.
-   * `isPastDeadline`: volumes that are still attached are waited for no longer.
+   * `isPastDeadline`: volumes that are still attached are waited for no longer. `wasDrained`: the condition Drained is True. If another worker, which
+   * does not know yet that this one has continued its activity, has made it False, the nodes are verified again.
    */
   async verify(
     view: View,
-    { beforeRead, isPastDeadline = false }: { beforeRead: () => Promise<void>; isPastDeadline?: boolean },
+    {
+      beforeRead,
+      isPastDeadline = false,
+      wasDrained,
+    }: { beforeRead: () => Promise<void>; isPastDeadline?: boolean; wasDrained: boolean },
   ): Promise<Verified> {
     const work = this.#workInInformers(view);
     if (work.length > 0) {
       this.reset();
       return { verification: { kind: 'Working', work } };
     }
-    const known = this.#known(view, isPastDeadline);
+    const known = this.#known(view, { isPastDeadline, wasDrained });
     if (known !== undefined) return { verification: known };
     await beforeRead();
     return this.#read(view, isPastDeadline);
@@ -129,7 +134,10 @@ export class DrainedCheck {
   }
 
   /** Returns what is known without asking the apiserver. */
-  #known(view: View, isPastDeadline: boolean): Verification | undefined {
+  #known(
+    view: View,
+    { isPastDeadline, wasDrained }: { isPastDeadline: boolean; wasDrained: boolean },
+  ): Verification | undefined {
     const state = this.#state;
     switch (state.kind) {
       case 'Contradicted':
@@ -141,7 +149,7 @@ export class DrainedCheck {
         return volumes.length === 0 ? undefined : { kind: 'Attached', volumes };
       }
       case 'Verified': {
-        if (state.of !== identityOf(view)) return undefined;
+        if (!wasDrained || state.of !== identityOf(view)) return undefined;
         const attached = this.#stillAttached(state.volumes) ?? state.volumes;
         return attached.length < state.volumes.length ? undefined : state.verification;
       }

@@ -215,6 +215,11 @@ export interface DrainStatusInput {
   verification?: Verification;
   /** The write fails if the object has changed since the verification read it. Only such a write makes the condition Drained True. */
   mayBecomeDrained?: boolean;
+  /**
+   * Whether the condition Drained was True when the decision was made. If not, it stays True: another worker, which has continued the activity, has
+   * verified it since. True unless given.
+   */
+  wasDrained?: boolean;
 }
 
 /** Returns the status that follows from a drain decision: targets, messages, counts, position, tier and the Drained condition. */
@@ -411,18 +416,25 @@ export function isDrainedAt(
 function drainedCondition(
   status: NodeMaintenanceStatus,
   decision: DrainDecision,
-  { planLength, generation, verification = pendingVerification, mayBecomeDrained = false }: DrainStatusInput,
+  {
+    planLength,
+    generation,
+    verification = pendingVerification,
+    mayBecomeDrained = false,
+    wasDrained = true,
+  }: DrainStatusInput,
 ): ConditionFacts {
   const drained = {
     type: 'Drained',
     ...(generation !== undefined && { observedGeneration: generation }),
   };
+  const previous = status.conditions.find(({ type }) => type === 'Drained');
+  if (!wasDrained && previous !== undefined && isDrainedAt(status, generation)) return previous;
   const facts = undrainedFacts(decision, planLength) ?? unverifiedFacts(verification);
   if (facts !== undefined) return { ...drained, status: 'False', ...facts };
   if (verification.kind === 'Verified' && (mayBecomeDrained || isDrainedAt(status, generation)))
     return { ...drained, status: 'True', ...drainedReason(decision.remaining, verification) };
   // kubectl wait takes a condition of an earlier generation for outdated.
-  const previous = status.conditions.find(({ type }) => type === 'Drained');
   if (previous?.status === 'True') return previous;
   const message = 'No pod is left to evacuate, which the worker verifies in the apiserver.';
   return { ...drained, status: 'False', reason: 'Draining', message };

@@ -240,6 +240,36 @@ test('a deadline that was met does not end later waits for volumes', async () =>
   await remove(c.admin, resources.persistentVolumes as Resource, { name: volume });
 });
 
+test('a node is drained again when a worker that was suspended has overwritten the condition', async () => {
+  const node = await c.nodeNamed('n');
+  const maintenance = await draining([node]);
+  await performed(() => acts.startStage(refOf(maintenance), 'Drain'));
+  expect(await performed(() => acts.drain(refOf(maintenance), 0))).toMatchObject({ kind: 'Drained' });
+  const kept = started(() => acts.keepDrained(refOf(maintenance)));
+  // The second time, the activity has verified the nodes itself.
+  for (let time = 1; time <= 2; time += 1) {
+    const { conditions } = await c.statusOf(maintenance.metadata.name);
+    const overwritten = conditions.map((one) =>
+      one.type === 'Drained'
+        ? { ...one, status: 'False', reason: 'Draining', message: '1 pod left to evacuate.' }
+        : one,
+    );
+    await c.admin.mergePatch(
+      resources.nodeMaintenances,
+      { name: maintenance.metadata.name },
+      { status: { conditions: overwritten } },
+      { subresource: 'status' },
+    );
+    await eventually('the node to be drained again', async () =>
+      expect(await drainedConditionOf(maintenance)).toMatchObject({
+        status: 'True',
+        reason: 'AllPodsTerminated',
+      }),
+    );
+  }
+  await kept.cancelled();
+});
+
 test('a node is not drained while the Job of another maintenance works on it', async () => {
   const node = await c.nodeNamed('n');
   const other = await c.applied(c.maintenance({ name: c.named('other'), nodes: [node] }));

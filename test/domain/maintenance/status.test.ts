@@ -338,6 +338,37 @@ describe('the deadline of a drain', () => {
 });
 
 describe('the condition Drained', () => {
+  test('stays True if another worker has verified it since the decision that pods are left', () => {
+    const decision = decideDrain({
+      maintenance: 'own',
+      maintenances: [{ name: 'own', createdAt: now, plan, position: 0, nodes: ['n-0'] }],
+      nodes: [{ name: 'n-0', pods: [{ pod: pod(), evacuating: true }], reached: [] }],
+      waiting: [],
+      published: new Map(),
+    });
+    const drained = {
+      type: 'Drained',
+      status: 'True' as const,
+      observedGeneration: 7,
+      reason: 'AllPodsTerminated',
+    };
+    const status = {
+      ...emptyStatus,
+      conditions: [{ ...drained, message: 'No pod is left.', lastTransitionTime: now }],
+    };
+    const after = (wasDrained: boolean, generation: number) =>
+      withDrain(status, decision, {
+        planLength: plan.length,
+        now,
+        existing: new Set(['n-0']),
+        generation,
+        wasDrained,
+      }).conditions[0]?.status;
+    expect(after(false, 7)).toBe('True');
+    expect(after(true, 7)).toBe('False');
+    expect(after(false, 8)).toBe('False');
+  });
+
   test('has the number of pods left, and one pod for each cause that blocks them', () => {
     const status = statusOf(3, (i) => `n-${i}`, 2);
     expect(status.conditions).toEqual([
