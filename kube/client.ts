@@ -278,9 +278,19 @@ export class Kube {
     });
   }
 
-  /** Requests an eviction once. Throttling is retried; a rejection by a PodDisruptionBudget is an outcome. */
-  async evict(target: EvictionTarget, options: RequestOptions = {}): Promise<EvictionOutcome> {
+  /**
+   * Requests an eviction once. Throttling is retried; a rejection by a PodDisruptionBudget is an outcome. `isRepeated`: an earlier request may have been
+   * performed; nothing is sent for a pod that is terminating, and rejects as Conflict if the pod has changed since it was read for that.
+   */
+  async evict(
+    target: EvictionTarget,
+    { isRepeated = false, ...options }: RequestOptions & { isRepeated?: boolean } = {},
+  ): Promise<EvictionOutcome> {
     const { namespace, name, uid } = target;
+    const read = isRepeated ? await this.get(resources.pods, { namespace, name }, options) : undefined;
+    if (isRepeated && read?.metadata.uid !== uid) return { kind: 'Gone' };
+    if (read?.metadata.deletionTimestamp !== undefined) return { kind: 'Evicted' };
+    const resourceVersion = read?.metadata.resourceVersion;
     try {
       await this.#send({
         name: nameOf('evict', resources.pods, { namespace, name }),
@@ -290,7 +300,7 @@ export class Kube {
           apiVersion: 'policy/v1',
           kind: 'Eviction',
           metadata: { namespace, name },
-          deleteOptions: { preconditions: { uid } },
+          deleteOptions: { preconditions: { uid, ...(resourceVersion && { resourceVersion }) } },
         },
         ...requestOptionsOf(options),
       });

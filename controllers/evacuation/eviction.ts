@@ -11,6 +11,7 @@ import { keyOf } from '../../kube/store.ts';
 import type { Requeue } from '../../kube/workQueue.ts';
 import { inSpanOf } from '../traces.ts';
 import type { EvictionQueue, Waiting } from './evictionQueue.ts';
+import { Evictor } from './evictor.ts';
 import { podOf } from './podOf.ts';
 import { messageIntervalMs, type StatusMessages } from './statusMessages.ts';
 
@@ -32,6 +33,7 @@ const rejectedBackOff = { firstMs: 30_000, capMs: 300_000 };
 /** Evicts pods through the eviction API, by UID, as the EvictionQueue admits them. */
 export class PodEviction {
   readonly #deps: Deps;
+  readonly #evictor: Evictor;
   /** UIDs of pods whose eviction the apiserver accepted, until their Evacuations are gone. */
   readonly #evicted = new Set<string>();
   /** The evicted pods that still exist. */
@@ -40,6 +42,7 @@ export class PodEviction {
 
   constructor(deps: Deps) {
     this.#deps = deps;
+    this.#evictor = new Evictor(deps.cluster.kube);
   }
 
   /** Evicts the pod if the queue admits it. Returns 'Gone' when the pod no longer exists. */
@@ -95,10 +98,11 @@ export class PodEviction {
   forget(podUid: string): void {
     this.#evicted.delete(podUid);
     this.#terminating.delete(podUid);
+    this.#evictor.forget(podUid);
   }
 
   async #request(key: string, pod: Pod, maintenances: readonly NodeMaintenance[]): Promise<EvictionOutcome> {
-    const { cluster, queue } = this.#deps;
+    const { queue } = this.#deps;
     const { name, namespace = '', uid = '' } = pod.metadata;
     const attributes = {
       'k8s.namespace.name': namespace,
@@ -108,7 +112,7 @@ export class PodEviction {
     };
     try {
       return await inSpanOf(maintenances, { name: 'Evict pod', attributes }, () =>
-        cluster.kube.evict({ namespace, name, uid }),
+        this.#evictor.evict({ namespace, name, uid }),
       );
     } catch (error) {
       queue.done(key);

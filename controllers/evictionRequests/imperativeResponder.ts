@@ -28,6 +28,7 @@ import { resources } from '../../kube/resources.ts';
 import { keyOf } from '../../kube/store.ts';
 import { type Requeue, WorkQueue } from '../../kube/workQueue.ts';
 import type { EvictionQueue, EvictionSlots } from '../evacuation/evictionQueue.ts';
+import { Evictor } from '../evacuation/evictor.ts';
 import { byTarget, type EvictionView, podKey, targetKey } from './evictionView.ts';
 import type { OtherControllers } from './otherControllers.ts';
 import { heartbeat, writeResponder } from './responderStatus.ts';
@@ -77,6 +78,7 @@ export class ImperativeResponder {
   readonly #cancelled = new Set<string>();
   /** UIDs of pods whose eviction the apiserver has accepted. */
   readonly #evicted = new Set<string>();
+  readonly #evictor: Evictor;
   /** Targets of Evictions that the informer has shown, and that are deleted. */
   readonly #deleted = new Set<string>();
   /** Key of an Eviction -> the Evacuation that was created for it, and for which Eviction of that name. */
@@ -86,6 +88,7 @@ export class ImperativeResponder {
 
   constructor(deps: Deps) {
     this.#deps = deps;
+    this.#evictor = new Evictor(deps.cluster.kube);
     this.#slots = deps.queue.scoped(prefix, (key) => this.#queue.add(key));
   }
 
@@ -148,6 +151,7 @@ export class ImperativeResponder {
     this.#slots.done(key);
     this.#cancelled.delete(key);
     this.#evicted.delete(uid);
+    this.#evictor.forget(uid);
     this.#rejected.delete(uid);
     this.#deleted.delete(targetKey(eviction));
   }
@@ -342,7 +346,7 @@ export class ImperativeResponder {
 
   async #request({ metadata: { namespace = '', name, uid = '' } }: Pod): Promise<EvictionOutcome> {
     try {
-      return await this.#deps.cluster.kube.evict({ namespace, name, uid });
+      return await this.#evictor.evict({ namespace, name, uid });
     } catch (error) {
       if (!isRejection(error)) throw error;
       return { kind: 'Misconfigured', message: `The apiserver rejected the eviction: ${error.apiMessage}` };

@@ -1,0 +1,85 @@
+import { Evictor } from '../../../controllers/evacuation/evictor.ts';
+import type { FencedKube, Kube } from '../../../kube/client.ts';
+import { resources } from '../../../kube/resources.ts';
+import type { Sandbox } from '../../../sandbox/sandbox.ts';
+import { UnreliableApiserver } from '../../chaos/unreliableApiserver.ts';
+import { releaseSandbox, testSandbox } from '../../kit/sandbox.ts';
+import { connect, dropNamespace, freshNamespace, runningPod } from '../../kube/fixtures.ts';
+
+const nodeName = 'evictor';
+let sandbox: Sandbox;
+let proxy: Awaited<ReturnType<typeof UnreliableApiserver.before>>;
+let direct: Kube;
+let kube: Kube;
+let namespace: string;
+let evictions = 0;
+
+beforeAll(async () => {
+  sandbox = await testSandbox();
+  proxy = await UnreliableApiserver.before(sandbox.kubeconfig);
+  direct = connect(sandbox.kubeconfig);
+  kube = connect(proxy.kubeconfig, {
+    onRequest: ({ verb }) => {
+      if (verb === 'evict') evictions += 1;
+    },
+  });
+  await sandbox.addNodes([nodeName]);
+  namespace = await freshNamespace(direct, 'evictor');
+});
+
+beforeEach(() => {
+  evictions = 0;
+});
+
+afterAll(async () => {
+  if (namespace) await dropNamespace(direct, namespace);
+  await kube?.close();
+  await direct?.close();
+  await proxy?.close();
+  await releaseSandbox(sandbox);
+});
+
+/** A pod that stays while it terminates. */
+async function heldPod(name: string) {
+  const pod = await runningPod(direct, { namespace, name, nodeName });
+  await setFinalizers(pod, ['example.com/hold']);
+  return pod;
+}
+
+const setFinalizers = (key: { namespace: string; name: string }, finalizers: string[]) =>
+  direct.mergePatch(resources.pods, key, { metadata: { finalizers } });
+
+async function evictedWithoutAnswer(evictor: Evictor, pod: Parameters<Evictor['evict']>[0]): Promise<void> {
+  proxy.apiserver.begin('LoseAnswers');
+  await expect(evictor.evict(pod)).rejects.toMatchObject({ kind: 'Unavailable' });
+  proxy.apiserver.end();
+}
+
+test('an eviction whose answer was lost is not repeated', async () => {
+  const [evictor, pod] = [new Evictor(kube as FencedKube), await heldPod('terminating')];
+  await evictedWithoutAnswer(evictor, pod);
+  expect(await evictor.evict(pod)).toEqual({ kind: 'Evicted' });
+  expect(evictions).toBe(1);
+  await setFinalizers(pod, []);
+});
+
+test('a pod that is gone, or was replaced, is not evicted', async () => {
+  const [evictor, pod] = [new Evictor(kube as FencedKube), await heldPod('replaced')];
+  await evictedWithoutAnswer(evictor, pod);
+  await setFinalizers(pod, []);
+  const successor = await runningPod(direct, { namespace, name: pod.name, nodeName });
+  expect(successor.uid).not.toBe(pod.uid);
+  expect(await evictor.evict(pod)).toEqual({ kind: 'Gone' });
+  expect(evictions).toBe(1);
+});
+
+test('an eviction that did not arrive is repeated', async () => {
+  const [evictor, pod] = [new Evictor(kube as FencedKube), await heldPod('untouched')];
+  proxy.apiserver.begin('Answer503');
+  await expect(evictor.evict(pod)).rejects.toMatchObject({ kind: 'Unavailable' });
+  proxy.apiserver.end();
+  expect(await evictor.evict(pod)).toEqual({ kind: 'Evicted' });
+  expect(evictions).toBe(2);
+  expect((await direct.get(resources.pods, pod))?.metadata.deletionTimestamp).toBeDefined();
+  await setFinalizers(pod, []);
+});
