@@ -28,7 +28,7 @@ export async function kubernetesServers(
   layout: Layout,
   addresses: Addresses,
   toolchain: Toolchain,
-  options: AuditOptions & { evictionRequest?: boolean | undefined } = {},
+  options: AuditOptions & { evictionRequest?: boolean | undefined; eventTtl?: string | undefined } = {},
 ): Promise<Record<KubernetesServer, ServerCommand>> {
   const { ports } = addresses;
   const [clients, peers] = [`http://127.0.0.1:${ports.etcd}`, `http://127.0.0.1:${ports.etcdPeer}`];
@@ -54,6 +54,7 @@ export async function kubernetesServers(
         ...apiserverArguments(layout, addresses),
         ...(await alphaApis(toolchain['kube-apiserver'], options)),
         ...auditArguments(options),
+        ...(options.eventTtl === undefined ? [] : [`--event-ttl=${options.eventTtl}`]),
       ],
     },
     'kube-controller-manager': {

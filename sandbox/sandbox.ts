@@ -72,6 +72,8 @@ export interface SandboxOptions extends RealNodeOptions {
   auditLogs?: string | undefined;
   /** File of the audit policy that says which requests the log contains, in place of `audit-policy.yaml`. */
   auditPolicy?: string | undefined;
+  /** How long the apiserver keeps an Event, such as `2m`; an hour by default, which begins again when etcd restarts. */
+  eventTtl?: string | undefined;
   /** Directory of the bundled commands of cli/; by default they run from source. */
   commands?: string | undefined;
   /** Receives messages for the user. */

@@ -34,12 +34,14 @@ export interface Testbed {
 export async function sandboxOptions(
   dir: string,
   evictionApi: EvictionApi,
-): Promise<Pick<SandboxOptions, 'auditLogs' | 'auditPolicy' | 'evictionRequest'>> {
+): Promise<Pick<SandboxOptions, 'auditLogs' | 'auditPolicy' | 'eventTtl' | 'evictionRequest'>> {
   const auditLogs = join(dir, 'audit');
   await mkdir(auditLogs, { recursive: true });
   return {
     auditLogs,
     auditPolicy: fileURLToPath(new URL('audit-policy.yaml', import.meta.url)),
+    // Shorter than the time between two restarts of etcd, each of which begins it again.
+    eventTtl: '2m',
     evictionRequest: servesEvictionRequests(evictionApi),
   };
 }
