@@ -337,6 +337,21 @@ describe('the deadline of a drain', () => {
   });
 });
 
+test('a paused drain reaches no new tier', () => {
+  const decision = decideDrain({
+    maintenance: 'own',
+    maintenances: [{ name: 'own', createdAt: now, plan, position: 0, nodes: ['n-0'] }],
+    nodes: [{ name: 'n-0', pods: [], reached: [] }],
+    waiting: [],
+    published: new Map(),
+  });
+  const positionOf = (isPaused: boolean) =>
+    withDrain(emptyStatus, decision, { planLength: plan.length, now, existing: new Set(['n-0']), isPaused })
+      .drainPosition;
+  expect(positionOf(false)).toBe(plan.length - 1);
+  expect(positionOf(true)).toBe(0);
+});
+
 describe('the condition Drained', () => {
   test('stays True if another worker has verified it since the decision that pods are left', () => {
     const decision = decideDrain({
