@@ -162,12 +162,19 @@ class ChaosRun {
   /** Waits for the controllers of Kubernetes, without which no drain ends. If they never work again, no drain ends. */
   async #controllersWork(): Promise<void> {
     const work = async () => {
-      await this.operators.restartServers();
-      await actAsKubelets(this.#testbed, this.names);
+      await this.#supervise();
       return budgetsAreCurrent(this.#testbed, this.names);
     };
-    await untilTrue('the budgets to be current', work, controllersWorkWithinMs).catch(() => undefined);
-    this.#report('the controllers of Kubernetes work');
+    await untilTrue('the budgets to be current', work, controllersWorkWithinMs).then(
+      () => this.#report('the controllers of Kubernetes work'),
+      () => this.#report('the controllers of Kubernetes do not work yet'),
+    );
+  }
+
+  /** Does what supervisors of servers and kubelets do. */
+  async #supervise(): Promise<void> {
+    await this.operators.restartServers();
+    await actAsKubelets(this.#testbed, this.names);
   }
 
   /** Drains what users have neither cancelled nor deleted. */
@@ -246,8 +253,7 @@ class ChaosRun {
     let left: NodeMaintenance[] = [];
     try {
       const isReached = async () => {
-        await this.operators.restartServers();
-        await actAsKubelets(this.#testbed, this.names);
+        await this.#supervise();
         return (left = await others()).length === 0;
       };
       await untilTrue(end, isReached, endsWithinMs);
