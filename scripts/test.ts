@@ -4,11 +4,13 @@ import { copyFile, mkdir, mkdtemp, readdir, readFile, rm } from 'node:fs/promise
 import { tmpdir } from 'node:os';
 import { basename, dirname, join, relative, resolve as absolute } from 'node:path';
 import { text } from 'node:stream/consumers';
+import { pathToFileURL } from 'node:url';
 import { commandName, findByEnvironment, kill } from '../sandbox/processes.ts';
 import { sandboxStatus, startSandbox, stopSandbox } from '../sandbox/sandbox.ts';
 import { compare, problemsOf } from './permissions/compare.ts';
 import { readPermissions, readRequests } from './permissions/files.ts';
 import { bundleKubernetesClient } from './bundle.ts';
+import { stillRunning } from './shardExit.ts';
 import { writeApplication } from './image/application.ts';
 import { jestOptions, root, toolEnvironment } from './tools.ts';
 
@@ -94,6 +96,9 @@ const jestEndsWithinMs = 20_000;
 /** Jest prints this, and carries on, when a shard does not end after its last test. */
 const shardWasKilled = 'A worker process has failed to exit gracefully';
 
+const jest = join(root, 'node_modules', 'jest', 'bin', 'jest.js');
+const shardExit = pathToFileURL(join(root, 'scripts', 'shardExit.ts')).href;
+
 /** Compiled code of the worker and the command line, kept from run to run: it halves the time in which they start. */
 const compileCache = join(root, 'node_modules', '.cache', 'node-compile');
 
@@ -112,8 +117,8 @@ async function main(given: readonly string[]): Promise<number> {
     if (files.length === 0) throw new Error(`No test file matches: ${args.join(' ')}`);
     const shards = Math.min(shardCount, files.length);
     if (!files.every((file) => selfSufficient.test(file))) await startServers(run, shards, stop);
-    await runJest(run, shards, args, stop);
-    if (isWhole) repeated = await repeatFailed(run, stop);
+    problems.push(...(await runJest(run, shards, args, stop)));
+    if (isWhole) repeated = await repeatFailed(run, stop, problems);
   } catch (error) {
     problems.push(error instanceof Error ? error.message : String(error));
   }
@@ -201,10 +206,16 @@ async function listTests(args: readonly string[]): Promise<string[]> {
   return lines.map((file) => relative(root, file));
 }
 
-/** Returns when Jest has ended, with any result; throws when it or one of its shards had to be killed. */
-async function runJest(run: Run, shards: number, args: readonly string[], stop: AbortSignal): Promise<void> {
+/** Returns when Jest has ended, with any result: a problem if something kept it or one of its shards from ending. */
+async function runJest(
+  run: Run,
+  shards: number,
+  args: readonly string[],
+  stop: AbortSignal,
+): Promise<string[]> {
   stop.throwIfAborted();
-  const child = spawn('jest', ['--json', `--outputFile=${run.result}`, ...args], {
+  const options = ['--json', `--outputFile=${run.result}`, ...args];
+  const child = spawn(process.execPath, ['--import', shardExit, jest, ...options], {
     cwd: root,
     env: environment(run, shards),
     stdio: ['ignore', 'ignore', 'pipe'],
@@ -213,28 +224,32 @@ async function runJest(run: Run, shards: number, args: readonly string[], stop: 
   let wasKilled = false;
   child.stderr.on('data', (chunk: Buffer) => {
     process.stderr.write(chunk);
-    wasKilled ||= chunk.includes(shardWasKilled);
+    wasKilled ||= chunk.includes(stillRunning) || chunk.includes(shardWasKilled);
   });
   const watch = setInterval(() => {
     if (isOverdue(run)) wasKilled = child.kill('SIGKILL');
   }, 1_000);
   await ended(child).finally(() => clearInterval(watch));
   stop.throwIfAborted();
-  if (wasKilled) throw new Error('Jest did not end after its last test: a test left something running in it');
+  return wasKilled ? ['Jest did not end after its last test: a test left something running in it'] : [];
 }
 
 /**
  * Runs the files that failed again, one after the other: a whole run occupies all processors for an hour, and what a control plane does late then is no
  * fault of ours. What fails twice fails the run. Returns undefined if there is nothing to repeat, or too much for it to be chance.
  */
-async function repeatFailed(run: Run, stop: AbortSignal): Promise<JestResult | undefined> {
+async function repeatFailed(
+  run: Run,
+  stop: AbortSignal,
+  problems: string[],
+): Promise<JestResult | undefined> {
   const first = await readResult(run);
   const failed = first.testResults.filter(({ status }) => status === 'failed');
   if (failed.length === 0 || failed.length > maxRepeatedFiles) return undefined;
   const files = failed.map(({ name }) => relative(root, name));
   console.log(`Failed, and run again without others: ${files.join(', ')}`);
   const second = { ...run, result: join(run.dir, 'repeated.json') };
-  await runJest(second, 1, ['--runTestsByPath', ...files], stop);
+  problems.push(...(await runJest(second, 1, ['--runTestsByPath', ...files], stop)));
   return combined(first, failed, await readResult(second));
 }
 

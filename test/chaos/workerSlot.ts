@@ -57,6 +57,12 @@ export class WorkerSlot {
     return this.#worker?.pid ?? 0;
   }
 
+  /** The metrics of that process, in the text format of Prometheus. */
+  async metrics(): Promise<string> {
+    if (this.#worker === undefined) throw new Error('The worker was not started');
+    return this.#worker.metrics();
+  }
+
   start(): void {
     this.#worker = this.#launch();
   }

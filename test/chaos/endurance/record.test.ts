@@ -2,13 +2,12 @@ import { describe, expect, test } from '@jest/globals';
 import type { ResourceSample } from './resources.ts';
 import { growthOfAll, restartsOf, valuesOf } from './record.ts';
 
+const first = { pid: 1, memoryMb: 300, heapMb: 70, externalMb: 5, handles: 40 };
+const second = { pid: 2, memoryMb: 280, heapMb: 65, externalMb: 5, handles: 41 };
 const base: ResourceSample = {
   seconds: 0,
   runs: 1,
-  workers: [
-    { pid: 1, memoryMb: 300, handles: 40 },
-    { pid: 2, memoryMb: 280, handles: 41 },
-  ],
+  workers: [first, second],
   objects: { Evacuations: 0, Events: 100 },
   openRuns: 3,
   historyEvents: 30,
@@ -45,8 +44,8 @@ describe('the growth of samples', () => {
   test('does not take the start of another process for growth', () => {
     const restarted = (minute: number) => ({
       workers: [
-        minute < 70 ? { pid: 1, memoryMb: 100, handles: 10 } : { pid: 9, memoryMb: 300, handles: 40 },
-        { pid: 2, memoryMb: 280 + minute, handles: 41 },
+        { ...first, ...(minute < 70 ? { memoryMb: 100 } : { pid: 9 }) },
+        { ...second, memoryMb: second.memoryMb + minute },
       ],
     });
     const samples = samplesOf(restarted);

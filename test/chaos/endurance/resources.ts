@@ -12,7 +12,7 @@ export interface ResourceSample {
   seconds: number;
   /** Runs so far. */
   runs: number;
-  workers: { pid: number; memoryMb: number; handles: number }[];
+  workers: WorkerSample[];
   /** Resource -> number of its objects. */
   objects: Record<string, number>;
   /** Workflow runs that are open, and the events of their histories. */
@@ -22,6 +22,16 @@ export interface ResourceSample {
   etcdMb: number;
   /** Temporal keeps what has ended until the retention of the namespace. */
   temporalMb: number;
+}
+
+interface WorkerSample {
+  pid: number;
+  /** Resident memory of the process. */
+  memoryMb: number;
+  /** Objects of JavaScript in its main thread, and what they hold outside of the heap. Workflows have a thread, and a heap, of their own. */
+  heapMb: number;
+  externalMb: number;
+  handles: number;
 }
 
 const counted: Record<string, { resource: Resource; namespace?: string }> = {
@@ -48,17 +58,31 @@ export async function takeSample(
   }
   const layout = layoutOf(sandbox.dir);
   return {
-    workers: slots.map(({ pid }) => ({
-      pid,
-      memoryMb: readMemoryMb(pid, 'VmRSS') ?? 0,
-      handles: readdirSync(`/proc/${pid}/fd`).length,
-    })),
+    workers: await Promise.all(slots.map(sampleOf)),
     objects,
     openRuns,
     historyEvents,
     etcdMb: sizeMb(`${layout.etcdData}/member/snap/db`),
     temporalMb: sizeMb(layout.temporalDatabase),
   };
+}
+
+async function sampleOf(slot: WorkerSlot): Promise<WorkerSample> {
+  const metrics = await slot.metrics();
+  const { pid } = slot;
+  return {
+    pid,
+    memoryMb: readMemoryMb(pid, 'VmRSS') ?? 0,
+    heapMb: gaugeOf(metrics, 'nodejs_heap_size_used_bytes') / 2 ** 20,
+    externalMb: gaugeOf(metrics, 'nodejs_external_memory_bytes') / 2 ** 20,
+    handles: readdirSync(`/proc/${pid}/fd`).length,
+  };
+}
+
+function gaugeOf(metrics: string, name: string): number {
+  const value = new RegExp(`^${name} (\\S+)$`, 'm').exec(metrics)?.[1];
+  if (value === undefined) throw new Error(`The worker has no metric ${name}`);
+  return Number(value);
 }
 
 function sizeMb(file: string): number {
