@@ -37,8 +37,11 @@ export interface RunResult {
   seconds: number;
 }
 
-/** Within this time after the last fault, every maintenance is drained, and later ends. */
-const endsWithinMs = 90_000;
+/**
+ * Within this time after the last fault, every maintenance is drained, and later ends. If kube-controller-manager has not seen that an evicted pod of a
+ * StatefulSet was terminating, the pod that replaces it counts as disrupted for two minutes, because it has its name.
+ */
+const endsWithinMs = 240_000;
 
 /** A watch whose server went away is opened again within this time. */
 const controllersWorkWithinMs = 120_000;

@@ -4,6 +4,7 @@ import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
 import type { Browser } from 'playwright-core';
 import { openBrowser } from '../kit/browser.ts';
 import { Ui } from '../kit/temporalUi.ts';
+import type { WindowRunProgress } from '../../workflows/windows/run.ts';
 import { eventually } from '../kit/eventually.ts';
 import { startWorker, type WorkerProcess } from '../kit/worker.ts';
 import { Windows } from './windows.ts';
@@ -96,6 +97,10 @@ test('A window in the Temporal UI has its nodes approved and advanced by signals
   );
   await ui.eventuallyShows('0 of 1 nodes done, 1 in progress, 0 remaining');
   await (await ui.signal('advance', JSON.stringify({ node }))).send();
+  await eventually('the window to be closed', async () => {
+    const { state } = await run.query<WindowRunProgress>('progress');
+    expect({ state, status: (await run.describe()).status.name }).toMatchObject({ status: 'COMPLETED' });
+  });
   expect(await run.result()).toMatchObject({ done: 1, remaining: 0 });
   await windows.schedulable([node]);
   windows.close();

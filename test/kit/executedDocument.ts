@@ -10,6 +10,9 @@ import type { World } from './world.ts';
 const reads =
   /^(kubectl (.* )?(get|events|describe|maintenance (plan|status|history|workers|windows))|temporal .*(query|show|describe|list))\b/;
 
+/** Less than a test may take: its failure shows what the command has printed until then. */
+const endsWithinSeconds = 300;
+
 /** Executes the steps of a document in a directory of its own. */
 export class ExecutedDocument {
   readonly directory: string;
@@ -49,10 +52,10 @@ export class ExecutedDocument {
 
   run(command: string): Promise<string> {
     return new Promise((resolve) => {
-      // Both streams, as a terminal shows them, and the exit code if it is not 0.
-      const shell = ['-c', `exec 2>&1\n${command}`];
+      // Both streams, as a terminal shows them, and the exit code if it is not 0: 124 of a command that did not end.
+      const shell = [`${endsWithinSeconds}`, 'bash', '-c', `exec 2>&1\n${command}`];
       const options = { cwd: this.directory, env: { ...this.#env, HOME: this.directory } };
-      execFile('bash', shell, options, (error, stdout) =>
+      execFile('timeout', shell, options, (error, stdout) =>
         resolve(error === null ? stdout : `${stdout}(exit code ${error.code})\n`),
       );
     });

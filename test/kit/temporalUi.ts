@@ -1,4 +1,4 @@
-import type { FrameLocator, Locator, Page } from 'playwright-core';
+import type { FrameLocator, Locator, Page, Request } from 'playwright-core';
 import { workflowIdOf } from './temporalNames.ts';
 
 /** The Temporal UI as a user sees it. */
@@ -62,7 +62,7 @@ export class Ui {
     return { start: () => this.page.getByTestId('start-workflow-button').click() };
   }
 
-  /** Opens the dialog, chooses the signal and types its input; `send` presses the button. */
+  /** Opens the dialog, chooses the signal and types its input; `send` presses the button, and rejects unless Temporal accepts the signal. */
   async signal(name: string, input?: string): Promise<{ dialog: Locator; send: () => Promise<void> }> {
     await this.page.getByRole('button', { name: 'More Actions' }).click();
     await this.page.getByTestId('signal-button').filter({ visible: true }).first().click();
@@ -70,8 +70,18 @@ export class Ui {
     await dialog.getByTestId('signal-select-button').click();
     await dialog.getByRole('option', { name: new RegExp(`^\\s*${name}\\b`) }).click();
     if (input !== undefined) await typeJson(dialog, input);
-    return { dialog, send: () => dialog.getByTestId('confirm-modal-button').click() };
+    const send = async () => {
+      const answered = this.page.waitForResponse((answer) => isSignal(answer.request(), name));
+      await dialog.getByTestId('confirm-modal-button').click();
+      const answer = await answered;
+      if (!answer.ok()) throw new Error(`Signal ${name}: ${answer.status()} ${await answer.text()}`);
+    };
+    return { dialog, send };
   }
+}
+
+function isSignal(request: Request, name: string): boolean {
+  return request.method() === 'POST' && new URL(request.url()).pathname.endsWith(`/signal/${name}`);
 }
 
 async function typeJson(where: Locator, json: string): Promise<void> {

@@ -3,13 +3,17 @@ import type { Job, Pod, VolumeAttachment } from '../../../api/core.ts';
 import { WINDOW_LABEL, WindowAnnotation, WORK_NAMESPACE } from '../../../api/names.ts';
 import { jobName } from '../../../domain/common/revision.ts';
 import {
+  type ApiserverObservation,
   type AttachedVolume,
+  isContradicted,
   pendingDetachments,
   volumesText,
   workOfOthers,
   workText,
 } from '../../../domain/drain/verification.ts';
-import { pod } from '../../kit/builders.ts';
+import type { NodeMaintenance, NodeMaintenanceStage } from '../../../api/nodeMaintenance.ts';
+import { noAgent } from '../../../domain/leases/nodeAgent.ts';
+import { mirrorPod, pod } from '../../kit/builders.ts';
 
 const ownJob = { name: jobName('own'), ownerUid: 'own-uid' };
 
@@ -117,5 +121,43 @@ describe('the volumes that a drain waits for', () => {
     expect(volumesText(waitedFor(['pv-9', 'pv-1', 'pv-2', 'pv-3', 'pv-4']))).toBe(
       'pv-1 (shop/data-db-0), pv-2 (shop/data-db-1), pv-3 and 2 more',
     );
+  });
+});
+
+describe('what the informers show is contradicted by the apiserver', () => {
+  const decided = {
+    metadata: { name: 'm', uid: 'uid', generation: 2 },
+    spec: { stage: 'Drain', nodeSelector: { nodeSelectorTerms: [] } },
+  } as NodeMaintenance;
+  const changed = (differs: Partial<NodeMaintenance['metadata']>, stage: NodeMaintenanceStage = 'Drain') => ({
+    ...decided,
+    metadata: { ...decided.metadata, ...differs },
+    spec: { ...decided.spec, stage },
+  });
+  const left = pod({ namespace: 'kube-system' });
+  const podsOn = (...pods: Pod[]) => ({ podsOn: (node: string) => (node === 'one' ? pods : []) });
+  test.each<{ when: string; read: Partial<ApiserverObservation>; want: boolean }>([
+    { when: 'nothing has changed', read: {}, want: false },
+    { when: 'the object was replaced', read: { maintenance: changed({ uid: 'other' }) }, want: true },
+    { when: 'its spec has changed', read: { maintenance: changed({ generation: 3 }) }, want: true },
+    { when: 'its stage is another', read: { maintenance: changed({}, 'Complete') }, want: true },
+    { when: 'a node is selected no more', read: { selected: [] }, want: false },
+    { when: 'another node is selected', read: { selected: ['one', 'two'] }, want: true },
+    { when: 'a pod is to be evacuated', read: podsOn(pod()), want: true },
+    { when: 'a static pod is left', read: podsOn(mirrorPod()), want: false },
+    { when: 'a pod is left running by every drain', read: podsOn(left), want: false },
+  ])('$when: $want', ({ read, want }) => {
+    const observation = {
+      decided,
+      maintenance: decided,
+      ownJob: undefined,
+      nodes: ['one'],
+      selected: ['one'],
+      ...podsOn(),
+      agentOf: () => noAgent,
+      isLeftRunning: ({ metadata }: Pod) => metadata.namespace === 'kube-system',
+      jobs: [],
+    };
+    expect(isContradicted({ ...observation, ...read })).toBe(want);
   });
 });

@@ -1,7 +1,13 @@
 import { describe, expect, test } from '@jest/globals';
+import type { NodeSelectorTerm } from '../../../api/core.ts';
 import { SHUTDOWN_BOOT_ID_ANNOTATION } from '../../../api/names.ts';
 import type { NodeMaintenance, NodeMaintenanceStage } from '../../../api/nodeMaintenance.ts';
-import { adoption, nextShutdownStep, shutdownMaintenance } from '../../../domain/shutdown/maintenance.ts';
+import {
+  adoption,
+  nextShutdownStep,
+  selectsOnly,
+  shutdownMaintenance,
+} from '../../../domain/shutdown/maintenance.ts';
 import { emptyStatus } from '../../../domain/maintenance/status.ts';
 
 const nodeStatus = {
@@ -61,6 +67,55 @@ test('a maintenance that becomes that of a shutdown changes its spec, whatever i
     expect(twice.reason).not.toBe(once.reason);
     expect(once.annotations).toEqual({ [SHUTDOWN_BOOT_ID_ANNOTATION]: 'boot-2' });
   }
+});
+
+describe('a selector is that of a shutdown of node-1', () => {
+  const byName = (...values: string[]) => ({ key: 'metadata.name', operator: 'In' as const, values });
+  const term = { matchFields: [byName('node-1')] };
+  test.each<{ when: string; nodeSelectorTerms: NodeSelectorTerm[]; want: boolean }>([
+    { when: 'it selects the node by its name', nodeSelectorTerms: [term], want: true },
+    { when: 'it has no term', nodeSelectorTerms: [], want: false },
+    {
+      when: 'it selects another node',
+      nodeSelectorTerms: [{ matchFields: [byName('node-2')] }],
+      want: false,
+    },
+    {
+      when: 'it selects another node, too',
+      nodeSelectorTerms: [{ matchFields: [byName('node-1', 'node-2')] }],
+      want: false,
+    },
+    { when: 'it has another term', nodeSelectorTerms: [term, term], want: false },
+    {
+      when: 'it has another field',
+      nodeSelectorTerms: [{ matchFields: [byName('node-1'), byName('node-1')] }],
+      want: false,
+    },
+    { when: 'it has no field', nodeSelectorTerms: [{ matchFields: [] }], want: false },
+    {
+      when: 'it has an expression',
+      nodeSelectorTerms: [{ ...term, matchExpressions: [{ key: 'a', operator: 'Exists' }] }],
+      want: false,
+    },
+    {
+      when: 'it selects all other nodes',
+      nodeSelectorTerms: [{ matchFields: [{ ...byName('node-1'), operator: 'NotIn' }] }],
+      want: false,
+    },
+    {
+      when: 'its field is another one',
+      nodeSelectorTerms: [{ matchFields: [{ ...byName('node-1'), key: 'metadata.uid' }] }],
+      want: false,
+    },
+    {
+      when: 'its field has no value',
+      nodeSelectorTerms: [{ matchFields: [{ key: 'metadata.name', operator: 'In' }] }],
+      want: false,
+    },
+  ])('$when: $want', ({ nodeSelectorTerms, want }) => {
+    const spec = { nodeSelector: { nodeSelectorTerms }, stage: 'Drain' as const };
+    expect(selectsOnly({ spec }, 'node-1')).toBe(want);
+  });
 });
 
 describe('the maintenance of a shutdown', () => {
