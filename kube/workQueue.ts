@@ -1,5 +1,5 @@
 import { type BackOff, backOffMs } from './backOff.ts';
-import { errorMessage } from './errors.ts';
+import { errorMessage, isKubeError } from './errors.ts';
 import type { Log } from './log.ts';
 
 export interface RunOptions {
@@ -7,7 +7,7 @@ export interface RunOptions {
   readonly workers: number;
   /**
    * Reconciles one key. An error is logged and retried with back-off. A result of `BackOff` is retried in the same way but not
-   * logged.
+   * logged. A Conflict is retried soon, and not logged.
    */
   readonly reconcile: (key: string, signal: AbortSignal) => Promise<Requeue | 'BackOff' | void>;
   readonly signal: AbortSignal;
@@ -45,13 +45,16 @@ export interface Requeue {
 }
 
 const defaultBackOff: BackOff = { firstMs: 5, capMs: 60_000 };
+/** The watch shows the object that another client has written first, usually before this. It need not concern the key. */
+const conflictRetryMs = 1_000;
 
 /**
  * A queue of keys, as in client-go. Contract:
  *
  * 1. A waiting key is in the queue once, however often it is added.
  * 2. A key is never reconciled twice at the same time; if it is added while in progress, it is reconciled again afterwards.
- * 3. Failures of a key delay its next reconciliation, from 5 ms up to a minute, unless it is added; a success resets the delay.
+ * 3. Failures of a key delay its next reconciliation, from 5 ms up to a minute, unless it is added; a success resets the delay. A
+ *    Conflict delays it by a second.
  * 4. After an abort no key is started; `run` resolves when the last key in progress has finished.
  */
 export class WorkQueue {
@@ -194,6 +197,11 @@ export class WorkQueue {
       if (result) this.addAfter(key, result.requeueAfterMs);
     } catch (error) {
       if (signal.aborted) return;
+      if (isKubeError(error, 'Conflict')) {
+        observer?.retried(this.name);
+        this.addAfter(key, conflictRetryMs);
+        return;
+      }
       log.warn('Reconciliation failed, retrying', {
         ...fieldsOf?.(key),
         queue: this.name,

@@ -83,8 +83,12 @@ export class NodeLeaseRegistry {
       else this.#written.delete(node);
       return acquisition.kind === 'Held' ? undefined : heldByAnother(acquisition.holder);
     } catch (error) {
-      // Temporal retries the activity until the apiserver answers.
+      // A drain does not wait for nodes that are not held. Who holds this one is not known: Temporal retries the activity until it is.
       if (isKubeError(error, 'Unavailable', 'Throttled')) throw error;
+      if (isKubeError(error, 'Conflict', 'AlreadyExists')) {
+        if (this.isHeld(node)) return undefined;
+        throw error;
+      }
       this.#recordRejection(node, error);
       return this.isHeld(node) ? undefined : this.#rejectionOf(node);
     }

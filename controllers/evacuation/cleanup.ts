@@ -3,7 +3,7 @@ import { FIELD_MANAGER } from '../../api/names.ts';
 import { finalizersOfOthers, isInstigated } from '../../domain/evacuation/evacuation.ts';
 import { forEachBounded } from '../../kube/bounded.ts';
 import { byNamespace, type FencedCluster } from '../../kube/cluster.ts';
-import { errorMessage, ignoreConflict, isKubeError, isRejection } from '../../kube/errors.ts';
+import { errorMessage, ignoreNotFound, isKubeError, isRejection } from '../../kube/errors.ts';
 import { setFinalizers } from '../../kube/evacuationFinalizers.ts';
 import type { Log } from '../../kube/log.ts';
 import { resources } from '../../kube/resources.ts';
@@ -105,7 +105,7 @@ export class EvacuationCleanup {
     if (evacuation.metadata.deletionTimestamp !== undefined) {
       if (isInstigated(evacuation)) {
         const others = finalizersOfOthers(evacuation.metadata);
-        await setFinalizers(this.#cluster.kube, evacuation, others).catch(ignoreConflict);
+        await setFinalizers(this.#cluster.kube, evacuation, others).catch(ignoreNotFound);
       }
     } else if (evacuation.status?.evacuationCancellationPolicy === 'Forbid')
       await this.#allowCancellation(evacuation);
@@ -145,7 +145,7 @@ export class EvacuationCleanup {
     if (!isAll && this.#areOthersGoing(due, left)) return { requeueAfterMs: collectMs };
     if (isAll && (await this.#deleteAll(namespace, evacuations.resourceVersion))) return undefined;
     await forEachBounded(workers, due, ({ metadata: { name, uid = '' } }) =>
-      kube.delete(resources.evacuations, { namespace, name }, { uid }).catch(ignoreConflict),
+      kube.delete(resources.evacuations, { namespace, name }, { uid }).catch(ignoreNotFound),
     );
     return undefined;
   }

@@ -34,7 +34,7 @@ import {
 import { canStopStaticPods, nodeAgentOf } from '../../domain/leases/nodeAgent.ts';
 import { readAgentLease } from '../../kube/agentLease.ts';
 import type { Cluster } from '../../kube/cluster.ts';
-import { ignoreConflict, isRejection } from '../../kube/errors.ts';
+import { ignoreNotFound, isRejection } from '../../kube/errors.ts';
 import { aboutPod, type EventContent, type EventRecorder } from '../../kube/events.ts';
 import { resources } from '../../kube/resources.ts';
 import type { AutomaticRegistration } from './automaticRegistration.ts';
@@ -105,7 +105,7 @@ export class EvacuatorHandover {
       });
       return await this.#apply(evacuation, pod, step);
     } catch (error) {
-      ignoreConflict(error);
+      ignoreNotFound(error);
       return { kind: 'Wait' };
     }
   }

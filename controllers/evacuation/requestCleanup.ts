@@ -106,7 +106,8 @@ export class EvictionRequestCleanup {
       this.#outcomes.set(request.metadata.uid ?? '', outcomeOf(pod, this.#evictionOf(request)));
       await deleteRequest(kube, request);
     }
-    return undefined;
+    // If it had changed since it was read, it is decided again.
+    return { requeueAfterMs: 1_000 };
   }
 
   #factsOf(request: EvictionRequest, pod: Pod | undefined): CleanupFacts {

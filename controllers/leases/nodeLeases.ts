@@ -91,7 +91,7 @@ class NodeLeaseReconciler {
       return undefined;
     } catch (error) {
       // The watch event of the other write reconciles the Lease again.
-      if (isKubeError(error, 'AlreadyExists', 'Conflict')) return undefined;
+      if (isKubeError(error, 'AlreadyExists')) return undefined;
       // Without the namespace its Roles are missing too: the apiserver answers NotFound or Forbidden.
       if (!isKubeError(error, 'NotFound', 'NamespaceTerminating', 'Forbidden')) throw error;
       if (isKubeError(error, 'Forbidden')) this.#recordRejection(error);

@@ -9,7 +9,7 @@ import { holdsNode, skippedNodes } from '../../domain/common/nodePermission.ts';
 import { selectsNode } from '../../domain/common/nodeSelector.ts';
 import { holdsNodes, stageOf } from '../../domain/common/stage.ts';
 import { type FencedCluster, nodeLeaseOf } from '../../kube/cluster.ts';
-import { ignoreConflict } from '../../kube/errors.ts';
+import { ignoreNotFound } from '../../kube/errors.ts';
 import type { Log } from '../../kube/log.ts';
 import { resources } from '../../kube/resources.ts';
 import { WorkQueue } from '../../kube/workQueue.ts';
@@ -104,8 +104,7 @@ async function reconcileConditions(cluster: FencedCluster, holder: string, name:
       subresource: 'status',
     });
   } catch (error) {
-    // The Node is gone or was replaced: its informer event queues the name again.
-    ignoreConflict(error);
+    ignoreNotFound(error);
   }
 }
 

@@ -4,7 +4,7 @@ import { type ConditionFacts, withCondition } from '../../domain/common/conditio
 import { progressingCondition, progressProblemOf } from '../../domain/maintenance/progressing.ts';
 import { emptyStatus } from '../../domain/maintenance/status.ts';
 import type { FencedCluster } from '../../kube/cluster.ts';
-import { ignoreConflict } from '../../kube/errors.ts';
+import { ignoreNotFound } from '../../kube/errors.ts';
 import type { EventRecorder } from '../../kube/events.ts';
 import type { Log } from '../../kube/log.ts';
 import { resources } from '../../kube/resources.ts';
@@ -70,8 +70,7 @@ async function reconcile(deps: Deps, name: string): Promise<Requeue | undefined>
   try {
     await publish(cluster, maintenance, facts);
   } catch (error) {
-    // The version that another process wrote queues the name again.
-    return ignoreConflict(error);
+    return ignoreNotFound(error);
   }
   if (facts.status === 'False')
     events.record(maintenance, { type: 'Warning', reason: 'TemporalUnavailable', message: facts.message });

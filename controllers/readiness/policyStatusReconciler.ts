@@ -100,7 +100,7 @@ export class PolicyStatusReconciler {
       this.#loggedErrors.delete(name);
     } catch (error) {
       // The policy was deleted or replaced: its watch event reconciles it again.
-      if (!isKubeError(error, 'Invalid', 'NotFound', 'Conflict')) throw error;
+      if (!isKubeError(error, 'Invalid', 'NotFound')) throw error;
       if (error.kind !== 'Invalid' || this.#loggedErrors.get(name) === error.apiMessage) return;
       this.#loggedErrors.set(name, error.apiMessage);
       this.#options.log.warn('Status of a policy could not be written', {

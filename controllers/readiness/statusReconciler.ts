@@ -5,7 +5,7 @@ import type { NodeReadiness, NodeReadinessStatus, ObservedNodeReadiness } from '
 import { type ConditionFacts, withCondition } from '../../domain/common/conditions.ts';
 import { readinessCondition } from '../../domain/readiness/gates.ts';
 import type { FencedCluster } from '../../kube/cluster.ts';
-import { ignoreConflict, isKubeError } from '../../kube/errors.ts';
+import { ignoreNotFound, isKubeError } from '../../kube/errors.ts';
 import { resources } from '../../kube/resources.ts';
 import type { Requeue } from '../../kube/workQueue.ts';
 import { isOfPreviousNode, isOwnedBy } from './nodeOwner.ts';
@@ -84,7 +84,7 @@ export class StatusReconciler {
       .jsonPatch(resources.nodeReadinesses, { name }, operations, options)
       .catch((error: unknown) => {
         // The object was deleted or replaced (a failed test is answered with 422 Invalid): its watch event reconciles it again.
-        if (!isKubeError(error, 'Invalid', 'NotFound', 'Conflict')) throw error;
+        if (!isKubeError(error, 'Invalid', 'NotFound')) throw error;
       });
   }
 
@@ -97,7 +97,7 @@ export class StatusReconciler {
     const conditions = facts === undefined ? [] : withCondition(before, facts, kube.now().toISOString());
     const object = { metadata: { name, uid }, status: { conditions } };
     const options = { fieldManager: READINESS_CONDITION_MANAGER, force: true, subresource: 'status' };
-    await kube.apply(resources.nodes, object as Node, options).catch(ignoreConflict);
+    await kube.apply(resources.nodes, object as Node, options).catch(ignoreNotFound);
   }
 
   /**
@@ -117,7 +117,7 @@ export class StatusReconciler {
         ? this.#create({ name, ownerReferences })
         : this.#adopt({ name, ownerReferences, uid: readiness.metadata.uid ?? '' });
     return writing.catch((error: unknown) => {
-      if (!isKubeError(error, 'Conflict', 'AlreadyExists')) throw error;
+      if (!isKubeError(error, 'AlreadyExists')) throw error;
       return undefined;
     });
   }

@@ -18,7 +18,7 @@ import {
   workTypeOf,
 } from '../../domain/windows/windowMaintenance.ts';
 import type { FencedCluster } from '../../kube/cluster.ts';
-import { ignoreConflict } from '../../kube/errors.ts';
+import { ignoreNotFound } from '../../kube/errors.ts';
 import type { EventRecorder } from '../../kube/events.ts';
 import type { JobPermission } from '../../kube/jobPermission.ts';
 import { kubeletRenewTimeMs } from '../../kube/kubeletLease.ts';
@@ -89,7 +89,7 @@ async function handleAnnotation(deps: Deps, { node, maintenance }: WindowMainten
     if (decision.kind === 'Accepted') await recordResult(deps, maintenance, decision.result);
     await annotateWindowMaintenance(cluster.kube, maintenance, { [WindowAnnotation.WorkDone]: null });
   } catch (error) {
-    return ignoreConflict(error);
+    return ignoreNotFound(error);
   }
   if (decision.kind === 'Accepted') log.info('Node advanced', { maintenance: name, node });
   else {
@@ -130,7 +130,7 @@ async function uncordonIfClosed(deps: Deps, found: WindowMaintenance): Promise<R
   const { name, uid } = found.maintenance.metadata;
   const body = { metadata: { uid }, spec: { stage: 'Complete' } };
   const options = { fieldManager: FIELD_MANAGER };
-  await kube.mergePatch(resources.nodeMaintenances, { name }, body, options).catch(ignoreConflict);
+  await kube.mergePatch(resources.nodeMaintenances, { name }, body, options).catch(ignoreNotFound);
   return undefined;
 }
 

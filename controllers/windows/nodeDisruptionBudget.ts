@@ -16,7 +16,7 @@ import {
 import { windowMaintenancesIn } from '../../domain/windows/windowMaintenance.ts';
 import type { FencedCluster } from '../../kube/cluster.ts';
 import { forEachBounded } from '../../kube/bounded.ts';
-import { ignoreConflict, isKubeError } from '../../kube/errors.ts';
+import { ignoreNotFound, isKubeError } from '../../kube/errors.ts';
 import type { Log } from '../../kube/log.ts';
 import { resources } from '../../kube/resources.ts';
 import { type Requeue, WorkQueue } from '../../kube/workQueue.ts';
@@ -102,7 +102,7 @@ async function removeAbandonedReservations(
   const body = { metadata: { uid, resourceVersion }, status: { reservations } };
   const options = { subresource: 'status', fieldManager: FIELD_MANAGER };
   const { name } = budget.metadata;
-  await kube.mergePatch(resources.nodeDisruptionBudgets, { name }, body, options).catch(ignoreConflict);
+  await kube.mergePatch(resources.nodeDisruptionBudgets, { name }, body, options).catch(ignoreNotFound);
 }
 
 /** Users who maintain nodes without a window are warned from then on. */
@@ -152,5 +152,5 @@ async function updateStatus(
   const options = { subresource: 'status', fieldManager: FIELD_MANAGER };
   await kube
     .mergePatch(resources.nodeDisruptionBudgets, { name: budget.metadata.name }, body, options)
-    .catch(ignoreConflict);
+    .catch(ignoreNotFound);
 }

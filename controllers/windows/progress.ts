@@ -7,7 +7,7 @@ import { nodeOutcomeOf } from '../../domain/windows/nodeOutcome.ts';
 import { progressWhileClosed } from '../../domain/windows/progress.ts';
 import { windowMaintenancesOf } from '../../domain/windows/windowMaintenance.ts';
 import type { FencedCluster } from '../../kube/cluster.ts';
-import { ignoreConflict } from '../../kube/errors.ts';
+import { ignoreNotFound } from '../../kube/errors.ts';
 import type { Log } from '../../kube/log.ts';
 import { resources } from '../../kube/resources.ts';
 import { type Requeue, WorkQueue } from '../../kube/workQueue.ts';
@@ -81,6 +81,6 @@ async function reconcile(cluster: FencedCluster, name: string): Promise<Requeue 
   const removed = Object.fromEntries(Object.keys(window.status?.progress ?? {}).map((key) => [key, null]));
   const body = { metadata: { uid, resourceVersion }, status: { progress: { ...removed, ...progress } } };
   const options = { subresource: 'status', fieldManager: FIELD_MANAGER };
-  await cluster.kube.mergePatch(resources.maintenanceWindows, { name }, body, options).catch(ignoreConflict);
+  await cluster.kube.mergePatch(resources.maintenanceWindows, { name }, body, options).catch(ignoreNotFound);
   return { requeueAfterMs: resyncMs };
 }

@@ -7,7 +7,7 @@ import {
   hasRequestAnnotation,
 } from '../../domain/windows/requests.ts';
 import type { FencedCluster } from '../../kube/cluster.ts';
-import { ignoreConflict } from '../../kube/errors.ts';
+import { ignoreNotFound } from '../../kube/errors.ts';
 import type { EventRecorder } from '../../kube/events.ts';
 import type { Log } from '../../kube/log.ts';
 import { resources } from '../../kube/resources.ts';
@@ -57,7 +57,7 @@ async function reconcile({ cluster, events, log }: Deps, name: string): Promise<
   try {
     await applyDecision(cluster, window, decision);
   } catch (error) {
-    return ignoreConflict(error);
+    return ignoreNotFound(error);
   }
   const { annotations, problems } = decision;
   if (problems.length < annotations.length)

@@ -1,3 +1,4 @@
+import { errorOf } from '../../kube/errors.ts';
 import { type ObservedQueue, WorkQueue, type WorkQueueObserver } from '../../kube/workQueue.ts';
 import { eventually, recordedLog } from './fixtures.ts';
 
@@ -114,6 +115,22 @@ test('a result of BackOff retries a key like a failure, without a log line', asy
   expect(log.lines).toEqual([]);
   // At least half of 5, 10, 20 and 40 ms.
   expect((times[4] ?? 0) - (times[0] ?? 0)).toBeGreaterThanOrEqual(35);
+});
+
+test('a Conflict retries a key within seconds, although nothing adds it, and without a log line', async () => {
+  const queue = new WorkQueue('test', backOff);
+  const log = recordedLog();
+  const stop = new AbortController();
+  let attempts = 0;
+  const reconcile = async () => {
+    attempts += 1;
+    if (attempts === 1) throw errorOf({ verb: 'patch', resource: 'pods' }, { status: 409, text: '' });
+    stop.abort();
+  };
+  queue.add('a');
+  await queue.run({ workers: 1, reconcile, signal: stop.signal, log });
+  expect(attempts).toBe(2);
+  expect(log.lines).toEqual([]);
 });
 
 test('a key is requeued after a delay, and the earliest of several delays applies', async () => {

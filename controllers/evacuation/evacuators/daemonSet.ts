@@ -17,7 +17,7 @@ import {
   wasCreatedSince,
 } from '../../../domain/evacuation/recreation.ts';
 import { byPodUid, type FencedCluster } from '../../../kube/cluster.ts';
-import { ignoreConflict, isRejection } from '../../../kube/errors.ts';
+import { ignoreNotFound, isRejection } from '../../../kube/errors.ts';
 import type { Log } from '../../../kube/log.ts';
 import { resources } from '../../../kube/resources.ts';
 import { keyOf } from '../../../kube/store.ts';
@@ -125,7 +125,7 @@ class DaemonSetEvacuator {
 
   async #reconcile(key: string): Promise<Requeue | void> {
     const assignment = this.#assignmentOf(key);
-    return assignment && this.#evacuate(assignment).catch(ignoreConflict);
+    return assignment && this.#evacuate(assignment).catch(ignoreNotFound);
   }
 
   #assignmentOf(key: string): Assignment | undefined {

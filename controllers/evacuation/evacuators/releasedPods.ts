@@ -185,7 +185,7 @@ export class ReleasedPods {
       await cluster.kube.create(resources.evacuations, evacuation, { fieldManager: FIELD_MANAGER });
     } catch (error) {
       // A cancelled Evacuation may still exist for a while; the pod or its namespace may be terminating.
-      if (isKubeError(error, 'AlreadyExists', 'Conflict', 'NotFound', 'NamespaceTerminating')) return;
+      if (isKubeError(error, 'AlreadyExists', 'NotFound', 'NamespaceTerminating')) return;
       throw error;
     }
     const replicaSet = release.replicaSet.name;

@@ -11,7 +11,7 @@ import { daemonSetOf } from '../../../domain/common/pod.ts';
 import { gatingMaintenance, isRollingOut, maxUnavailableOf } from '../../../domain/drain/daemonSet.ts';
 import { drainingMaintenances } from '../../../domain/drain/drainingMaintenances.ts';
 import { byGate, type Cluster } from '../../../kube/cluster.ts';
-import { ignoreConflict } from '../../../kube/errors.ts';
+import { ignoreNotFound } from '../../../kube/errors.ts';
 import type { Change } from '../../../kube/informer.ts';
 import type { Log } from '../../../kube/log.ts';
 import { resources } from '../../../kube/resources.ts';
@@ -110,7 +110,7 @@ async function reconcile(cluster: Cluster, key: string): Promise<void> {
     const isChanged = isGatedForNode(pod) && (await reconcileGate(cluster, pod));
     if (!isChanged && lacksEvacuatorAnnotation(pod)) await annotate(cluster, pod);
   } catch (error) {
-    ignoreConflict(error);
+    ignoreNotFound(error);
   }
 }
 

@@ -4,8 +4,12 @@ import { NODE_LEASE_NAMESPACE } from '../../../api/names.ts';
 import type { NodeMaintenance } from '../../../api/nodeMaintenance.ts';
 import { watchCluster } from '../../../kube/cluster.ts';
 import type { Resource } from '../../../kube/resources.ts';
+import { NodeLeaseRegistry } from '../../../activities/leases/nodeLeaseRegistry.ts';
+import { EventRecorder } from '../../../kube/events.ts';
 import { NodeLeases } from '../../../node-lease/nodeLeases.ts';
 import type { Sandbox } from '../../../sandbox/sandbox.ts';
+import { UnreliableApiserver } from '../../chaos/unreliableApiserver.ts';
+import { connect } from '../../kube/fixtures.ts';
 import { activitiesOn, holder, performed, performedTwice, refOf, started } from '../../kit/activity.ts';
 import { pods } from '../../kit/builders.ts';
 import { silentLog, testCluster, type TestCluster } from '../../kit/cluster.ts';
@@ -501,4 +505,24 @@ describe('a process that was suspended, and resumes when the maintenance is comp
     expect(await holderIdentityOf(node)).toBe('');
     expect((await c.node(node)).spec.unschedulable).toBeUndefined();
   });
+});
+
+test('a Lease that others write at the same time is tried again: the drain would not wait for its node', async () => {
+  const node = await c.nodeNamed('n');
+  const proxy = await UnreliableApiserver.before(sandbox.workerKubeconfig);
+  const kube = connect(proxy.kubeconfig);
+  try {
+    const leases = new NodeLeases({ kube, holder, leaseDurationSeconds: 900 });
+    const events = new EventRecorder({ kube, component: 'test', log: silentLog });
+    const registry = new NodeLeaseRegistry({ cluster: c.cluster, events, leases });
+    proxy.apiserver.begin('Answer409');
+    await expect(registry.ensureHeld(node)).rejects.toMatchObject({ kind: 'Conflict' });
+    proxy.apiserver.end();
+    expect(await registry.ensureHeld(node)).toBeUndefined();
+    proxy.apiserver.begin('Answer409');
+    expect(await registry.ensureHeld(node)).toBeUndefined();
+  } finally {
+    await kube.close();
+    await proxy.close();
+  }
 });

@@ -16,6 +16,8 @@ import { daemons, pods } from '../../../kit/builders.ts';
 import { asLeader, silentLog, testCluster, type TestCluster } from '../../../kit/cluster.ts';
 import { eventually, throughout } from '../../../kit/eventually.ts';
 import { releaseSandbox, testSandbox } from '../../../kit/sandbox.ts';
+import { UnreliableApiserver } from '../../../chaos/unreliableApiserver.ts';
+import { connect } from '../../../kube/fixtures.ts';
 
 let sandbox: Sandbox;
 let c: TestCluster;
@@ -262,6 +264,28 @@ describe('The evacuator of DaemonSet pods', () => {
       watching.abort();
     },
   );
+
+  test('deletes a pod after conflicts that no watch explains', async () => {
+    await stop();
+    const proxy = await UnreliableApiserver.before(sandbox.workerKubeconfig);
+    let conflicts = 0;
+    const kube = connect(proxy.kubeconfig, {
+      onRequest: ({ resource, status }) => {
+        if (resource.startsWith('evacuations') && status === 409) conflicts += 1;
+      },
+    });
+    proxy.apiserver.begin('Answer409');
+    stop = startEvacuator({ cluster: { ...c.cluster, kube: kube.guardedBy(() => undefined) } });
+    const { nodes, pods: running } = await daemonSetOn(1);
+    await draining(nodes);
+    await activated(running[0] as Pod);
+    await eventually('a conflict', () => expect(conflicts).toBeGreaterThan(0));
+    proxy.apiserver.end();
+    await c.eventuallyGone(running[0] as Pod);
+    await stop();
+    await kube.close();
+    await proxy.close();
+  });
 
   test('deletes a pod once when the previous evacuator was killed after its report', async () => {
     await stop();
