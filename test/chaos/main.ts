@@ -25,7 +25,8 @@ function scenarioWith({ steps, evictionApi, short }: Options, seed: number): Sce
 async function main({ keep, evictionApi, short, json }: Options): Promise<number> {
   const signal = interruption();
   const results: RunResult[] = [];
-  await withTestbed({ evictionApi, keep, signal }, async (testbed) => {
+  const isBroken = ({ violations }: RunResult) => violations.length > 0;
+  await withTestbed({ evictionApi, keep: () => keep && results.some(isBroken), signal }, async (testbed) => {
     for (const scenario of scenarios) {
       if (signal.aborted) break;
       log(
@@ -39,7 +40,7 @@ async function main({ keep, evictionApi, short, json }: Options): Promise<number
       if (json !== undefined) await addResults(json, [recordOf(result, evictionApi)]);
     }
   });
-  const failed = results.filter(({ violations }) => violations.length > 0);
+  const failed = results.filter(isBroken);
   print(
     `${results.length} runs, ${failed.length} with violations${failed.length > 0 ? `: seeds ${failed.map(({ seed }) => seed).join(', ')}` : ''}`,
   );

@@ -32,7 +32,7 @@ export function parseOptions(argv: readonly string[], seed: number): Options {
     )
     .option('--short', 'shorten the times, as the runs of npm test do', false)
     .option('--show', 'print the scenarios and run nothing', false)
-    .option('--keep', 'keep the servers and files of the run, for reading', false)
+    .option('--keep', 'keep the servers and files after a violation, for reading', false)
     .addOption(
       new Option(
         '--eviction-api <api>',

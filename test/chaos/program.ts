@@ -24,9 +24,13 @@ export function interruption(): AbortSignal {
   return stop.signal;
 }
 
-/** Starts a testbed, and stops its servers when `work` is done or has failed, unless they are to be kept. */
+/** Starts a testbed, and stops its servers when `work` is done or has failed, unless `keep` then says that they are to be kept. */
 export async function withTestbed(
-  { evictionApi, keep = false, signal }: { evictionApi: EvictionApi; keep?: boolean; signal: AbortSignal },
+  {
+    evictionApi,
+    keep = () => false,
+    signal,
+  }: { evictionApi: EvictionApi; keep?: () => boolean; signal: AbortSignal },
   work: (testbed: Testbed) => Promise<void>,
 ): Promise<void> {
   const dir = await mkdtemp(join(tmpdir(), 'node-maintenance-chaos-'));
@@ -42,8 +46,8 @@ export async function withTestbed(
         .catch((error: unknown) => log(`The workers could not be stopped: ${String(error)}`));
     }
   } finally {
-    if (keep) log(`The servers keep running: npm run sandbox -- down --dir ${dir}`);
+    if (keep()) log(`The servers keep running: npm run sandbox -- down --dir ${dir}`);
     else await sandbox.stop();
   }
-  if (!keep) await rm(dir, { recursive: true, force: true });
+  if (!keep()) await rm(dir, { recursive: true, force: true });
 }

@@ -48,8 +48,6 @@ const controllersWorkWithinMs = 120_000;
 
 export interface RunOptions {
   report: (line: string) => void;
-  /** Keeps the world of a run with violations, and its processes until the end of the program. */
-  keep?: boolean;
 }
 
 /** Runs a scenario and checks it. */
