@@ -45,8 +45,8 @@ const cpu = (quantity: string, restartPolicy?: string) => ({
 const requesting = (requests: Record<string, string>) => ({
   containers: [{ name: 'main', image: 'none', resources: { requests, limits: requests } }],
 });
-const port = (hostPort: number) => ({
-  containers: [{ name: 'main', image: 'none', ports: [{ containerPort: hostPort, hostPort }] }],
+const port = (hostPort: number, differs: { protocol?: string; hostIP?: string } = {}) => ({
+  containers: [{ name: 'main', image: 'none', ports: [{ containerPort: hostPort, hostPort, ...differs }] }],
 });
 const web = { app: 'web' };
 const term = (topologyKey: string, matchLabels: Record<string, string>) => ({
@@ -148,6 +148,34 @@ export const schedulingCases: readonly SchedulingCase[] = [
     nodes: { used: {}, free: {} },
     existing: [{ node: 'used', spec: port(8080) }],
     pod: { spec: port(8080) },
+    fits: ['free'],
+  },
+  {
+    when: 'NodePorts: the port of another protocol does not conflict',
+    nodes: { used: {} },
+    existing: [{ node: 'used', spec: port(8080, { protocol: 'UDP' }) }],
+    pod: { spec: port(8080) },
+    fits: ['used'],
+  },
+  {
+    when: 'NodePorts: the port of another address does not conflict',
+    nodes: { used: {} },
+    existing: [{ node: 'used', spec: port(8080, { hostIP: '127.0.0.1' }) }],
+    pod: { spec: port(8080, { hostIP: '127.0.0.2' }) },
+    fits: ['used'],
+  },
+  {
+    when: 'NodePorts: the port of one address conflicts with that of all',
+    nodes: { used: {}, free: {} },
+    existing: [{ node: 'used', spec: port(8080, { hostIP: '127.0.0.1' }) }],
+    pod: { spec: port(8080) },
+    fits: ['free'],
+  },
+  {
+    when: 'NodePorts: the port of all addresses conflicts with that of one',
+    nodes: { used: {}, free: {} },
+    existing: [{ node: 'used', spec: port(8080) }],
+    pod: { spec: port(8080, { hostIP: '127.0.0.1' }) },
     fits: ['free'],
   },
   {

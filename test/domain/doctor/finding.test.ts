@@ -18,6 +18,14 @@ describe('the findings of a check', () => {
     });
   });
 
+  test.each([
+    { count: 10, last: '9' },
+    { count: 11, last: '1 more finding of this check is not listed' },
+  ])('of $count end with "$last"', ({ count, last }) => {
+    const warnings = Array.from({ length: count }, (_, i) => warning(`${i}`, 'wait'));
+    expect(listedFindings(warnings, '').at(-1)?.message).toBe(last);
+  });
+
   test('that are not listed never hide the worst one', () => {
     const finding = fc.constantFrom(warning('w', 'wait'), error('e', 'repair it'));
     fc.assert(

@@ -62,6 +62,16 @@ describe('processes', () => {
       want: [['warning', 'worker on host-2 no longer renews its identity Lease']],
     },
     {
+      when: 'two are stale',
+      differs: {
+        processes: [
+          process(),
+          ...['host-2', 'host-3'].map((host) => process({ host, state: 'Stale', leader: false })),
+        ],
+      },
+      want: [['warning', 'worker on host-2, worker on host-3 no longer renew their identity Lease']],
+    },
+    {
       when: 'an upgrade was not completed',
       differs: { processes: [process(), process({ version: '0.2.0', leader: false })] },
       want: [['warning', 'processes of several releases run: 0.1.0, 0.2.0']],
