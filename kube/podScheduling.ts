@@ -3,29 +3,34 @@ import type { Kube } from './client.ts';
 import { type RawContainer, type RawPod, resources } from './resources.ts';
 import { trimPod } from './transform.ts';
 
-/** Different requirements that are shared at most; with more, those that are used again are found again. */
-const maxShared = 10_000;
-
 /**
  * Returns a transform that keeps what the scheduler requires of a node for each pod. The pods of a workload have the same requirements, and
- * share one object: a large cluster has many pods and few workloads.
+ * share one object as long as one of them has it: a large cluster has many pods and few workloads.
  */
 export function trimWithScheduling(): (raw: RawPod) => Pod {
-  const shared = new Map<string, PodScheduling>();
+  const shared = sharedObjects<PodScheduling>();
   return (raw) => {
     const trimmed = trimPod(raw);
-    const scheduling = schedulingOf(raw);
-    const key = JSON.stringify(scheduling);
-    const known = shared.get(key);
-    if (known === undefined) {
-      if (shared.size >= maxShared) shared.clear();
-      shared.set(key, scheduling);
-    }
     const claims = claimsOf(raw);
-    return {
-      ...trimmed,
-      spec: { ...trimmed.spec, scheduling: known ?? scheduling, ...(claims.length > 0 && { claims }) },
-    };
+    const scheduling = shared(schedulingOf(raw));
+    return { ...trimmed, spec: { ...trimmed.spec, scheduling, ...(claims.length > 0 && { claims }) } };
+  };
+}
+
+/** Returns a function that returns the first of all equal objects that are still in use. It keeps none of them in memory. */
+function sharedObjects<T extends object>(): (object: T) => T {
+  const byText = new Map<string, WeakRef<T>>();
+  const collected = new FinalizationRegistry<string>((text) => {
+    // An equal object may have taken its place.
+    if (byText.get(text)?.deref() === undefined) byText.delete(text);
+  });
+  return (object) => {
+    const text = JSON.stringify(object);
+    const known = byText.get(text)?.deref();
+    if (known !== undefined) return known;
+    byText.set(text, new WeakRef(object));
+    collected.register(object, text);
+    return object;
   };
 }
 

@@ -144,6 +144,42 @@ describe('the state of an EvictionRequest', () => {
     expect(requestStateOf(requestedEviction(requests, evictions))).toEqual(want);
   });
 
+  const [earlier, later] = ['2026-01-01T11:00:00Z', '2026-01-01T13:00:00Z'];
+  const evicted = (at: string) => condition('TargetEvicted', 'Evicted', at);
+  test.each<{ when: string; conditions: Condition[]; serves: boolean }>([
+    { when: 'had ended before the request', conditions: [evicted(earlier)], serves: false },
+    { when: 'ended when the request was made', conditions: [evicted(created)], serves: false },
+    { when: 'ended after the request was made', conditions: [evicted(later)], serves: true },
+    {
+      when: 'failed after the request was made',
+      conditions: [condition('Failed', 'NoFurtherResponder', later)],
+      serves: true,
+    },
+    {
+      when: 'had ended before the request, and reports something else since',
+      conditions: [
+        evicted(earlier),
+        condition('Progressing', 'Responding', later),
+        { ...condition('Failed', 'None', later), status: 'False' },
+      ],
+      serves: false,
+    },
+  ])('counts an Eviction of others that $when: $serves', ({ conditions, serves }) => {
+    const { eviction: found } = requestedEviction([request()], [eviction({ conditions })]);
+    expect(found !== undefined).toBe(serves);
+  });
+
+  test('is that of the Eviction in progress, else of the newest', () => {
+    const ended = eviction({ conditions: [evicted(later)] }, { name: 'ended', creationTimestamp: later });
+    const running = eviction(undefined, { name: 'running', creationTimestamp: earlier });
+    const newer = eviction(undefined, { name: 'newer', creationTimestamp: created });
+    const nameOf = (...evictions: LifecycleEviction[]) =>
+      requestedEviction([request()], evictions).eviction?.metadata.name;
+    expect(nameOf(ended, running)).toBe('running');
+    expect(nameOf(running, newer)).toBe('newer');
+    expect(nameOf({ ...newer, metadata: { ...newer.metadata, name: 'a' } }, newer)).toBe('a');
+  });
+
   test('does not depend on the order of requests and Evictions', () => {
     const requests = [
       request(),
