@@ -82,7 +82,11 @@ describe('the bus of the kubelet', () => {
       () => kubelet.output(),
       (text) => text.includes('released'),
     );
-    expect(agent.output()).toContain('Kubelet was notified of the shutdown');
+    await eventuallyHolds(
+      'the agent to report that',
+      () => agent.output(),
+      (text) => text.includes('Kubelet was notified of the shutdown'),
+    );
   });
 });
 
