@@ -7,7 +7,7 @@ export interface RunOptions {
   readonly workers: number;
   /**
    * Reconciles one key. An error is logged and retried with back-off. A result of `BackOff` is retried in the same way but not
-   * logged. A Conflict is retried soon, and not logged.
+   * logged. A Conflict is retried after a second, and logged only if it persists.
    */
   readonly reconcile: (key: string, signal: AbortSignal) => Promise<Requeue | 'BackOff' | void>;
   readonly signal: AbortSignal;
@@ -47,6 +47,8 @@ export interface Requeue {
 const defaultBackOff: BackOff = { firstMs: 5, capMs: 60_000 };
 /** The watch shows the object that another client has written first, usually before this. It need not concern the key. */
 const conflictRetryMs = 1_000;
+/** After so many conflicts in a row, the next one is a failure like others. */
+const maxConflicts = 3;
 
 /**
  * A queue of keys, as in client-go. Contract:
@@ -197,8 +199,10 @@ export class WorkQueue {
       if (result) this.addAfter(key, result.requeueAfterMs);
     } catch (error) {
       if (signal.aborted) return;
-      if (isKubeError(error, 'Conflict')) {
-        observer?.retried(this.name);
+      const failures = this.#failures.get(key) ?? 0;
+      observer?.retried(this.name);
+      if (isKubeError(error, 'Conflict') && failures < maxConflicts) {
+        this.#failures.set(key, failures + 1);
         this.addAfter(key, conflictRetryMs);
         return;
       }
@@ -206,10 +210,9 @@ export class WorkQueue {
         ...fieldsOf?.(key),
         queue: this.name,
         key,
-        failures: (this.#failures.get(key) ?? 0) + 1,
+        failures: failures + 1,
         error: errorMessage(error),
       });
-      observer?.retried(this.name);
       this.addRateLimited(key);
     }
   }

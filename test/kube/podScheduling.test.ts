@@ -22,7 +22,10 @@ test('nothing is kept of pods that are gone', async () => {
   setFlagsFromString('--expose-gc');
   const collect = runInNewContext('gc') as () => void;
   const trimmed = trimWithScheduling();
-  const seen = Array.from({ length: 100 }, (_, i) => new WeakRef(trimmed(podOn(`${i}`)).spec.scheduling ?? {}));
+  const seen = Array.from(
+    { length: 100 },
+    (_, i) => new WeakRef(trimmed(podOn(`${i}`)).spec.scheduling ?? {}),
+  );
   // What was created in this turn is not collected before its end.
   await nextTurn();
   collect();

@@ -133,6 +133,21 @@ test('a Conflict retries a key within seconds, although nothing adds it, and wit
   expect(log.lines).toEqual([]);
 });
 
+test('a Conflict that persists is logged', async () => {
+  const queue = new WorkQueue('test', backOff);
+  const log = recordedLog();
+  const stop = new AbortController();
+  let attempts = 0;
+  const reconcile = async () => {
+    attempts += 1;
+    if (attempts === 5) stop.abort();
+    else throw errorOf({ verb: 'patch', resource: 'pods' }, { status: 409, text: '' });
+  };
+  queue.add('a');
+  await queue.run({ workers: 1, reconcile, signal: stop.signal, log });
+  expect(log.lines.map(({ fields }) => fields?.['failures'])).toEqual([4]);
+});
+
 test('a key is requeued after a delay, and the earliest of several delays applies', async () => {
   const queue = new WorkQueue('test');
   const stop = new AbortController();
