@@ -94,7 +94,7 @@ export function ignoreNotFound(error: unknown): undefined {
   if (!isKubeError(error, 'NotFound')) throw error;
 }
 
-/** Rethrows every error except Conflict and NotFound: the object was changed or deleted since it was read, and its watch reports that. */
+/** Rethrows every error except Conflict and NotFound. For writes that are repeated anyway: a watch event need not follow a conflict. */
 export function ignoreConflict(error: unknown): undefined {
   if (!isKubeError(error, 'NotFound', 'Conflict')) throw error;
 }

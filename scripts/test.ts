@@ -10,7 +10,6 @@ import { sandboxStatus, startSandbox, stopSandbox } from '../sandbox/sandbox.ts'
 import { compare, problemsOf } from './permissions/compare.ts';
 import { readPermissions, readRequests } from './permissions/files.ts';
 import { bundleKubernetesClient } from './bundle.ts';
-import { stillRunning } from './shardExit.ts';
 import { writeApplication } from './image/application.ts';
 import { jestOptions, root, toolEnvironment } from './tools.ts';
 
@@ -224,7 +223,7 @@ async function runJest(
   let wasKilled = false;
   child.stderr.on('data', (chunk: Buffer) => {
     process.stderr.write(chunk);
-    wasKilled ||= chunk.includes(stillRunning) || chunk.includes(shardWasKilled);
+    wasKilled ||= chunk.includes(shardWasKilled);
   });
   const watch = setInterval(() => {
     if (isOverdue(run)) wasKilled = child.kill('SIGKILL');

@@ -97,15 +97,8 @@ async function reconcileConditions(cluster: FencedCluster, holder: string, name:
     ),
   );
   const object = { metadata: { name, uid: node.metadata.uid }, status: { conditions } };
-  try {
-    await kube.apply(resources.nodes, object as Node, {
-      fieldManager: NODE_CONDITIONS_MANAGER,
-      force: true,
-      subresource: 'status',
-    });
-  } catch (error) {
-    ignoreNotFound(error);
-  }
+  const options = { fieldManager: NODE_CONDITIONS_MANAGER, force: true, subresource: 'status' };
+  await kube.apply(resources.nodes, object as Node, options).catch(ignoreNotFound);
 }
 
 function holderOf(maintenance: NodeMaintenance, node: string): Holder | undefined {

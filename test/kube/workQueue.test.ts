@@ -117,35 +117,31 @@ test('a result of BackOff retries a key like a failure, without a log line', asy
   expect((times[4] ?? 0) - (times[0] ?? 0)).toBeGreaterThanOrEqual(35);
 });
 
-test('a Conflict retries a key within seconds, although nothing adds it, and without a log line', async () => {
+/** Reconciles a key that meets so many conflicts in a row, and then succeeds. */
+async function reconciledAfterConflicts(count: number) {
   const queue = new WorkQueue('test', backOff);
   const log = recordedLog();
   const stop = new AbortController();
   let attempts = 0;
   const reconcile = async () => {
     attempts += 1;
-    if (attempts === 1) throw errorOf({ verb: 'patch', resource: 'pods' }, { status: 409, text: '' });
+    if (attempts <= count) throw errorOf({ verb: 'patch', resource: 'pods' }, { status: 409, text: '' });
     stop.abort();
   };
   queue.add('a');
   await queue.run({ workers: 1, reconcile, signal: stop.signal, log });
+  return { attempts, lines: log.lines };
+}
+
+test('a Conflict retries a key within seconds, although nothing adds it, and without a log line', async () => {
+  const { attempts, lines } = await reconciledAfterConflicts(1);
   expect(attempts).toBe(2);
-  expect(log.lines).toEqual([]);
+  expect(lines).toEqual([]);
 });
 
 test('a Conflict that persists is logged', async () => {
-  const queue = new WorkQueue('test', backOff);
-  const log = recordedLog();
-  const stop = new AbortController();
-  let attempts = 0;
-  const reconcile = async () => {
-    attempts += 1;
-    if (attempts === 5) stop.abort();
-    else throw errorOf({ verb: 'patch', resource: 'pods' }, { status: 409, text: '' });
-  };
-  queue.add('a');
-  await queue.run({ workers: 1, reconcile, signal: stop.signal, log });
-  expect(log.lines.map(({ fields }) => fields?.['failures'])).toEqual([4]);
+  const { lines } = await reconciledAfterConflicts(4);
+  expect(lines.map(({ fields }) => fields?.['failures'])).toEqual([4]);
 });
 
 test('a key is requeued after a delay, and the earliest of several delays applies', async () => {

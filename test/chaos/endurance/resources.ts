@@ -2,6 +2,7 @@ import { readdirSync, statSync } from 'node:fs';
 import { readMemoryMb } from '../../../bench/memory.ts';
 import { NODE_LEASE_NAMESPACE, SYSTEM_NAMESPACE } from '../../../api/names.ts';
 import { type Resource, resources } from '../../../kube/resources.ts';
+import { valueOf } from '../../kit/metrics.ts';
 import { layoutOf } from '../../../sandbox/layout.ts';
 import type { Testbed } from '../testbed.ts';
 import type { WorkerSlot } from '../workerSlot.ts';
@@ -73,16 +74,16 @@ async function sampleOf(slot: WorkerSlot): Promise<WorkerSample> {
   return {
     pid,
     memoryMb: readMemoryMb(pid, 'VmRSS') ?? 0,
-    heapMb: gaugeOf(metrics, 'nodejs_heap_size_used_bytes') / 2 ** 20,
-    externalMb: gaugeOf(metrics, 'nodejs_external_memory_bytes') / 2 ** 20,
+    heapMb: sizeIn(metrics, 'nodejs_heap_size_used_bytes'),
+    externalMb: sizeIn(metrics, 'nodejs_external_memory_bytes'),
     handles: readdirSync(`/proc/${pid}/fd`).length,
   };
 }
 
-function gaugeOf(metrics: string, name: string): number {
-  const value = new RegExp(`^${name} (\\S+)$`, 'm').exec(metrics)?.[1];
-  if (value === undefined) throw new Error(`The worker has no metric ${name}`);
-  return Number(value);
+function sizeIn(metrics: string, name: string): number {
+  const bytes = valueOf(metrics, name);
+  if (bytes === undefined) throw new Error(`The worker has no metric ${name}`);
+  return bytes / 2 ** 20;
 }
 
 function sizeMb(file: string): number {
