@@ -13,7 +13,7 @@ import {
   validMaterial,
 } from './certificates.ts';
 import { type WebhookClients, watchClientCa } from './clientCa.ts';
-import { evacuationReviewer, evictionReviewer, type PlainEvictions } from './evacuations.ts';
+import { evacuationReviewer, evictionReviewer, type DirectEvictions } from './evacuations.ts';
 import { mutationWebhooks } from './mutations.ts';
 import { type Endpoint, hostsOf, mutating, paths, registrationPatch, validating } from './registration.ts';
 import { evacuationWebhook, evictionWebhook, maintenanceWebhook, readinessPolicyWebhook } from './review.ts';
@@ -39,7 +39,7 @@ export interface AdmissionOptions extends Omit<AdmissionServerOptions, 'clients'
   readonly view: AdmissionView;
   /** The namespace of the Secret with the certificates. */
   readonly namespace: string;
-  readonly plainEvictions: PlainEvictions;
+  readonly directEvictions: DirectEvictions;
   readonly lifetimes?: Lifetimes;
   /** managed: this server issues and renews its certificate; external: another program writes the Secret. managed by default. */
   readonly certificates?: 'managed' | 'external';
@@ -74,7 +74,7 @@ export class Admission {
   #registrationProblem: string | undefined;
 
   constructor(options: AdmissionOptions) {
-    const { view, namespace, plainEvictions, clients, log, onRejection, limits } = options;
+    const { view, namespace, directEvictions, clients, log, onRejection, limits } = options;
     this.#options = options;
     this.#clientCa = clients?.ca;
     this.server = createAdmissionServer(
@@ -82,7 +82,7 @@ export class Admission {
         [paths.authorization]: maintenanceWebhook(authorizationReviewer(view, namespace)),
         [paths.warnings]: maintenanceWebhook(warningReviewer(view, namespace)),
         [paths.evacuations]: evacuationWebhook(evacuationReviewer(view.kube)),
-        [paths.evictions]: evictionWebhook(evictionReviewer(view, plainEvictions)),
+        [paths.evictions]: evictionWebhook(evictionReviewer(view, directEvictions)),
         [paths.readinessPolicies]: readinessPolicyWebhook(readinessPolicyReviewer(view)),
         ...mutationWebhooks(view),
       },

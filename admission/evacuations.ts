@@ -93,7 +93,7 @@ function escaped(key: string): string {
 }
 
 /** Decides on evictions that bypass the evacuators of a pod, such as those of `kubectl drain`. */
-export type PlainEvictions = 'reject' | 'allow';
+export type DirectEvictions = 'reject' | 'allow';
 
 /**
  * Reviews an eviction: "Pods that support evacuation and have evacuation.coordination.k8s.io/priority_${EVACUATOR_CLASS}
@@ -103,17 +103,17 @@ export type PlainEvictions = 'reject' | 'allow';
  */
 export function evictionReviewer(
   { kube, maintenances }: Pick<AdmissionView, 'kube' | 'maintenances'>,
-  plainEvictions: PlainEvictions,
+  directEvictions: DirectEvictions,
 ): Reviewer<EvictionReview> {
   return async ({ namespace, name }, signal) => {
     const holding = maintenances.list().filter((one) => holdsNodes(stageOf(one)));
-    if (plainEvictions === 'allow' && holding.length === 0) return { kind: 'Allowed' };
+    if (directEvictions === 'allow' && holding.length === 0) return { kind: 'Allowed' };
     const raw = await kube.get(resources.pods, { namespace, name }, { signal });
     const pod = raw && trimPod(raw);
     if (pod === undefined || pod.metadata.deletionTimestamp !== undefined || isFinished(pod))
       return { kind: 'Allowed' };
     const allowed: ReviewResult = { kind: 'Allowed', warnings: evictionWarnings(pod, holding) };
-    if (plainEvictions === 'allow') return allowed;
+    if (directEvictions === 'allow') return allowed;
     // Most nodes have no agent, and evicting a mirror pod stops nothing: the kubelet creates it again.
     const classes = registeredEvacuators(pod)
       .evacuators.map((one) => one.evacuatorClass)

@@ -27,14 +27,14 @@ export async function startAdmission(
   { elections, ...options }: AdmissionObservers,
   signal: AbortSignal,
 ): Promise<ServedAdmission> {
-  const { namespace, plainEvictions, webhookClients, leaderElection, webhookCertificates } = config;
+  const { namespace, directEvictions, webhookClients, leaderElection, webhookCertificates } = config;
   const { log } = options;
   const clients = webhookClients && { ...webhookClients, ca: await readClientCa(webhookClients.caFile) };
   const admission = new Admission({
     ...options,
     view,
     namespace,
-    plainEvictions,
+    directEvictions,
     clients,
     certificates: webhookCertificates,
   });

@@ -42,7 +42,7 @@ export interface Config {
   /** Who issues the certificate of the admission server: the server itself, or another one that writes the Secret. */
   webhookCertificates: 'managed' | 'external';
   /** Decides whether admission rejects direct evictions, for example by `kubectl drain`, of pods that have evacuators. */
-  plainEvictions: 'reject' | 'allow';
+  directEvictions: 'reject' | 'allow';
   evacuators: EvacuatorSettings;
   evictionApi: EvictionApiSettings;
   /** Acts on EvictionRequests of lifecycle.k8s.io, which Kubernetes serves without a controller. */
@@ -112,7 +112,7 @@ export interface Port {
 /** Throws an Error that names flag, variable and remedy of each invalid setting, or commander's CommanderError. */
 export function parseConfig(argv: readonly string[], env: NodeJS.ProcessEnv): Config {
   const settings = parseSettings(Settings, { command: commandLine(), argv, env });
-  const { logLevel, plainEvictions, readinessGates, webhookCertificates } = settings;
+  const { logLevel, directEvictions, readinessGates, webhookCertificates } = settings;
   const { namespace, cluster, workflowBundle, workflowCache, install } = settings;
   const { components, admissionKubeconfig } = settings;
   return {
@@ -123,7 +123,7 @@ export function parseConfig(argv: readonly string[], env: NodeJS.ProcessEnv): Co
     webhookHost: webhookHostOf(settings),
     webhookClients: webhookClientsOf(settings),
     webhookCertificates,
-    plainEvictions,
+    directEvictions,
     evacuators: {
       responseSeconds: settings.evacuatorResponse,
       knownClasses: settings.evacuatorClasses,
@@ -232,9 +232,9 @@ const Settings = z
       choices: certificateIssuers,
       defaultText: 'managed',
     }),
-    plainEvictions: setting(z.enum(evictionPolicies, oneOf(evictionPolicies)).default('reject'), {
-      flags: '--plain-evictions <policy>',
-      variable: 'PLAIN_EVICTIONS',
+    directEvictions: setting(z.enum(evictionPolicies, oneOf(evictionPolicies)).default('reject'), {
+      flags: '--direct-evictions <policy>',
+      variable: 'DIRECT_EVICTIONS',
       description:
         'whether to allow direct evictions (for example by kubectl drain) of pods that have evacuators',
       choices: evictionPolicies,

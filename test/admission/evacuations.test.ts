@@ -2,7 +2,7 @@ import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } fr
 import type { Pod } from '../../api/core.ts';
 import type { Evacuation } from '../../api/evacuation.ts';
 import { EVICTION_ANNOTATION, INSTIGATOR_FINALIZER } from '../../api/names.ts';
-import type { PlainEvictions } from '../../admission/evacuations.ts';
+import type { DirectEvictions } from '../../admission/evacuations.ts';
 import { replacementName } from '../../domain/evacuation/evacuation.ts';
 import { resources } from '../../kube/resources.ts';
 import type { Sandbox } from '../../sandbox/sandbox.ts';
@@ -63,8 +63,8 @@ const evict = ({ metadata: { name, namespace = '' } }: Pod): Promise<Answer> => 
   return kubectl(['create', '--raw', path, '-f', '-'], eviction);
 };
 
-async function serving(plainEvictions: PlainEvictions): Promise<TestAdmission> {
-  const served = await servedAdmission(c, { plainEvictions });
+async function serving(directEvictions: DirectEvictions): Promise<TestAdmission> {
+  const served = await servedAdmission(c, { directEvictions });
   const pod = await podWith({ 'probe.io': '1/x' });
   await eventually('the registration to be in force', async () =>
     expect((await resolved(pod)).spec.evacuators).toHaveLength(1),

@@ -1,6 +1,6 @@
 import type { AddressInfo } from 'node:net';
 import { Admission } from '../../admission/admission.ts';
-import type { PlainEvictions } from '../../admission/evacuations.ts';
+import type { DirectEvictions } from '../../admission/evacuations.ts';
 import { validating, type WebhookConfiguration } from '../../admission/registration.ts';
 import { GATE_VERB, SYSTEM_NAMESPACE, WEBHOOK_CONFIGURATION } from '../../api/names.ts';
 import type { Lifetimes } from '../../domain/admission/certificates.ts';
@@ -22,14 +22,14 @@ export async function servedAdmission(
   {
     isMaintainer = true,
     lifetimes,
-    plainEvictions = 'reject',
+    directEvictions = 'reject',
     host = '127.0.0.1',
-  }: { isMaintainer?: boolean; lifetimes?: Lifetimes; plainEvictions?: PlainEvictions; host?: string } = {},
+  }: { isMaintainer?: boolean; lifetimes?: Lifetimes; directEvictions?: DirectEvictions; host?: string } = {},
 ): Promise<TestAdmission> {
   const admission = new Admission({
     view,
     namespace: SYSTEM_NAMESPACE,
-    plainEvictions,
+    directEvictions,
     log: silentLog,
     onRejection: () => undefined,
     ...(lifetimes && { lifetimes }),

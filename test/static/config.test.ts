@@ -267,11 +267,11 @@ describe('notifications', () => {
 describe('invalid settings', () => {
   test('are all reported, each with flag, variable and value', () => {
     const argv = ['--health-port', '65536', '--log-level', 'loud'];
-    const env = { READINESS_GRACE: '1.5', PLAIN_EVICTIONS: '' };
+    const env = { READINESS_GRACE: '1.5', DIRECT_EVICTIONS: '' };
     expect(() => parseConfig(argv, env)).toThrow(
       [
         '--health-port (HEALTH_PORT): expected a port, 0 to 65535 (got "65536")',
-        '--plain-evictions (PLAIN_EVICTIONS): expected one of reject, allow (got "")',
+        '--direct-evictions (DIRECT_EVICTIONS): expected one of reject, allow (got "")',
         '--readiness-grace (READINESS_GRACE): expected whole seconds, 0 to 3600 (got "1.5")',
         '--log-level (LOG_LEVEL): expected one of trace, debug, info, warn, error (got "loud")',
       ].join('\n'),
