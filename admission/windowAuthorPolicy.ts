@@ -47,10 +47,10 @@ const lowersRisk = [
 
 const raisesRisk = `request.operation == 'CREATE' || (object.spec != oldObject.spec && !(${lowersRisk}))`;
 
-const { Approve, Resume, Cancel } = WindowRequestAnnotation;
+const requestKeys = Object.values(WindowRequestAnnotation);
 
 /** The requests that are set or changed. Removing one withdraws it. */
-const requests = `[${[Approve, Resume, Cancel].map((key) => `'${key}'`).join(', ')}].filter(key, request.operation == 'UPDATE' && object.metadata.?annotations[?key].hasValue() && object.metadata.?annotations[?key] != oldObject.metadata.?annotations[?key])`;
+const requests = `[${requestKeys.map((key) => `'${key}'`).join(', ')}].filter(key, request.operation == 'UPDATE' && object.metadata.?annotations[?key].hasValue() && object.metadata.?annotations[?key] != oldObject.metadata.?annotations[?key])`;
 
 const { Paused, SkippedDates } = WindowOverrideAnnotation;
 
@@ -112,7 +112,7 @@ const namedNode = (index: number) => ({
   messageExpression: `variables.field + ': ${user} may not delete node ' + variables.names[${index}] + ', which a window that drains it requires: request the verb delete on nodes, or remove the node from the selector'`,
 });
 
-const startsNoNode = `(!variables.raisesRisk && variables.requests.all(key, key == '${Cancel}'))`;
+const startsNoNode = `(!variables.raisesRisk && variables.requests.all(key, key == '${WindowRequestAnnotation.Cancel}'))`;
 
 const jobs = {
   expression: `${startsNoNode} || object.spec.?work.?type.orValue('None') != 'Job' || variables.mayCreateJobs`,

@@ -317,7 +317,7 @@ export const eventReasons = {
     type: 'Warning',
     on: ['MaintenanceWindow'],
     meaning:
-      'An annotation approve, pause, resume or cancel was removed because the open window cannot do what it asks, or because it was meant for another opening.',
+      'An annotation approve, resume or cancel was removed because the open window cannot do what it asks, or because it was meant for another opening.',
   },
   ResponderInterrupted: {
     type: 'Warning',

@@ -89,7 +89,6 @@ export const WindowAnnotation = {
  */
 export const WindowRequestAnnotation = {
   Approve: 'nodemaintenance.k8s.io/approve',
-  Pause: 'nodemaintenance.k8s.io/pause',
   Resume: 'nodemaintenance.k8s.io/resume',
   Cancel: 'nodemaintenance.k8s.io/cancel',
 } as const;

@@ -19,11 +19,10 @@ export function withRequest(
   return { ...recorded, ...flags, ...(nodes.length > 0 && { approvedNodes: nodes }) };
 }
 
-/** In the order in which they are applied: a pause prevails over a resume. */
+/** In the order in which they are applied. There is none to pause: the annotation `paused` does (overrides.ts). */
 const annotationKeys = [
   WindowRequestAnnotation.Approve,
   WindowRequestAnnotation.Resume,
-  WindowRequestAnnotation.Pause,
   WindowRequestAnnotation.Cancel,
 ] as const;
 
@@ -126,8 +125,6 @@ function requestOf(key: WindowRequestAnnotation, nodes: readonly string[] | unde
   switch (key) {
     case WindowRequestAnnotation.Approve:
       return nodes === undefined ? { approved: true } : { approvedNodes: [...nodes] };
-    case WindowRequestAnnotation.Pause:
-      return { paused: true };
     case WindowRequestAnnotation.Resume:
       return { paused: false };
     case WindowRequestAnnotation.Cancel:
@@ -145,8 +142,6 @@ export function isRequestRecorded(
   switch (key) {
     case WindowRequestAnnotation.Approve:
       return nodes.length === 0 ? approved : nodes.every((node) => approvedNodes.includes(node));
-    case WindowRequestAnnotation.Pause:
-      return paused;
     case WindowRequestAnnotation.Resume:
       return !paused;
     case WindowRequestAnnotation.Cancel:

@@ -318,9 +318,7 @@ const annotated = (key: string, value: string | null) => ({ metadata: { annotati
 /** The value does not matter to the apiserver; the worker compares it with the run id of the opening. */
 const opening = 'run-id';
 const requestsTo = (window: string): Action[] =>
-  [WindowRequestAnnotation.Approve, WindowRequestAnnotation.Resume, WindowRequestAnnotation.Cancel].flatMap(
-    (key) => change(windows, window, annotated(key, opening)),
-  );
+  Object.values(WindowRequestAnnotation).flatMap((key) => change(windows, window, annotated(key, opening)));
 
 const deletes = { after: '2h', onDeadline: 'Delete' };
 
@@ -552,11 +550,6 @@ export const sections: Section[] = [
           ...change(windows, others, annotated(WindowOverrideAnnotation.Paused, 'reason')),
           ...change(windows, others, annotated(WindowOverrideAnnotation.SkippedDates, '2027-01-02')),
         ],
-        allowed: schedulers,
-      },
-      {
-        what: 'pause any that is open',
-        actions: change(windows, others, annotated(WindowRequestAnnotation.Pause, opening)),
         allowed: schedulers,
       },
       {

@@ -22,7 +22,7 @@ afterAll(async () => {
   await releaseSandbox(sandbox);
 });
 
-const { Approve, Pause, Cancel } = WindowRequestAnnotation;
+const { Approve, Cancel } = WindowRequestAnnotation;
 const runId = 'run-1';
 
 async function openWindow(annotations?: Record<string, string>): Promise<MaintenanceWindow> {
@@ -59,7 +59,7 @@ async function deleted({ metadata: { name, uid = '' } }: MaintenanceWindow): Pro
   await c.admin.delete(resources.maintenanceWindows, { name }, { uid });
 }
 
-const pause = { annotation: Pause, verb: 'pause' };
+const cancel = { annotation: Cancel, verb: 'cancel' };
 
 /** Sends a request, and resolves with the message of its failure or `undefined`. */
 const failureOf = (request: Promise<void>): Promise<string | undefined> =>
@@ -71,10 +71,10 @@ const failureOf = (request: Promise<void>): Promise<string | undefined> =>
 test('without a worker a request is given up in time, names the remedy, and stays on the window', async () => {
   const window = await openWindow();
   const { name } = window.metadata;
-  expect(await failureOf(requestOf(c.admin, window, pause, 1_000))).toBe(
+  expect(await failureOf(requestOf(c.admin, window, cancel, 1_000))).toBe(
     `maintenancewindow/${name}: no worker handled the request within 1 s: check the workers (kubectl maintenance workers). The request stays on the window, and is handled when a worker runs`,
   );
-  expect(await annotationsOf(window)).toEqual({ [Pause]: runId });
+  expect(await annotationsOf(window)).toEqual({ [Cancel]: runId });
   await deleted(window);
 });
 
@@ -83,16 +83,16 @@ test('a request waits for an earlier one of the same kind, and does not replace 
   const window = await openWindow({ [Approve]: earlier });
   const nodes = ['node-2', 'node-3'];
   const failure = failureOf(requestOf(c.admin, window, { annotation: Approve, verb: 'approve', nodes }));
-  const other = failureOf(requestOf(c.admin, window, pause));
+  const other = failureOf(requestOf(c.admin, window, cancel));
   await eventually('the other request', async () =>
-    expect(await annotationsOf(window)).toEqual({ [Approve]: earlier, [Pause]: runId }),
+    expect(await annotationsOf(window)).toEqual({ [Approve]: earlier, [Cancel]: runId }),
   );
   await annotated(window, { [Approve]: null });
   await eventually('the request', async () =>
     expect(await annotationsOf(window)).toMatchObject({ [Approve]: `${runId}:node-2,node-3` }),
   );
-  await withActive(window.metadata.name, { requests: { approvedNodes: nodes, paused: true } });
-  await annotated(window, { [Approve]: null, [Pause]: null });
+  await withActive(window.metadata.name, { requests: { approvedNodes: nodes, cancelled: true } });
+  await annotated(window, { [Approve]: null, [Cancel]: null });
   expect([await failure, await other]).toEqual([undefined, undefined]);
   await deleted(window);
 });
@@ -115,14 +115,14 @@ test('a request that is rejected says where the reason is', async () => {
 test('a request is not sent to another opening than the one that the user has seen', async () => {
   const window = await openWindow();
   await withActive(window.metadata.name, { runId: 'run-2' });
-  expect(await failureOf(requestOf(c.admin, window, { annotation: Cancel, verb: 'cancel' }))).toContain(
+  expect(await failureOf(requestOf(c.admin, window, cancel))).toContain(
     'was closed, or is run by another workflow run, in the meantime',
   );
   expect(await annotationsOf(window)).toBeUndefined();
   await withActive(window.metadata.name, null);
   const closed = (await c.admin.get(resources.maintenanceWindows, window.metadata)) as MaintenanceWindow;
-  expect(await failureOf(requestOf(c.admin, closed, pause))).toBe(
-    `maintenancewindow/${window.metadata.name} is not open: there is nothing to pause`,
+  expect(await failureOf(requestOf(c.admin, closed, cancel))).toBe(
+    `maintenancewindow/${window.metadata.name} is not open: there is nothing to cancel`,
   );
   await deleted(window);
 });

@@ -14,7 +14,7 @@ let c: TestCluster;
 let node: string;
 let stopped: { abort: AbortController; ended: Promise<void> } | undefined;
 
-const { Approve, Pause, Resume, Cancel } = WindowRequestAnnotation;
+const { Approve, Resume, Cancel } = WindowRequestAnnotation;
 
 beforeAll(async () => {
   sandbox = await testSandbox();
@@ -103,13 +103,13 @@ async function rejected(name: string, text: string): Promise<void> {
 }
 
 test('requests are recorded in the order in which they are made, and change nothing else of the window', async () => {
-  const name = await windowWith({ requests: { approvedNodes: ['earlier'] } });
+  const name = await windowWith({ requests: { approvedNodes: ['earlier'], paused: true } });
   const { status: before, spec } = await windowNow(name);
   await annotated(name, { [Approve]: `${runId}:${node}`, 'example.com/note': 'kept' });
   const approved = await handled(name);
   expect(approved.status).toEqual({
     ...before,
-    active: { ...before?.active, requests: { approvedNodes: ['earlier', node] } },
+    active: { ...before?.active, requests: { approvedNodes: ['earlier', node], paused: true } },
   });
   expect(approved.spec).toEqual(spec);
   expect(approved.metadata.annotations).toEqual({ 'example.com/note': 'kept' });
@@ -118,7 +118,6 @@ test('requests are recorded in the order in which they are made, and change noth
     return (await handled(name)).status?.active?.requests;
   };
   const approvedNodes = ['earlier', node];
-  expect(await requestsAfter(Pause)).toEqual({ approvedNodes, paused: true });
   expect(await requestsAfter(Resume)).toEqual({ approvedNodes, paused: false });
   expect(await requestsAfter(Approve)).toEqual({ approvedNodes, paused: false, approved: true });
   expect(await requestsAfter(Cancel)).toEqual({
@@ -151,8 +150,8 @@ test('a request to a closed window does not apply to its next opening', async ()
 
 test('an approval of a node that the window does not select is removed, and approves none', async () => {
   const name = await windowWith({});
-  await annotated(name, { [Approve]: `${runId}:${node},no-such-node`, [Pause]: runId });
-  expect((await handled(name)).status?.active?.requests).toEqual({ paused: true });
+  await annotated(name, { [Approve]: `${runId}:${node},no-such-node`, [Cancel]: runId });
+  expect((await handled(name)).status?.active?.requests).toEqual({ cancelled: true });
   await rejected(name, `metadata.annotations[${Approve}]: the window does not select "no-such-node"`);
 });
 

@@ -13,7 +13,7 @@ import {
 } from '../../../domain/windows/requests.ts';
 import { isWindowStep } from '../../../domain/windows/windowState.ts';
 
-const { Approve, Pause, Resume, Cancel } = WindowRequestAnnotation;
+const { Approve, Resume, Cancel } = WindowRequestAnnotation;
 const runId = '7d3c6c5e-8f2b-4a6e-9a53-1f0f6a1c2b3d';
 const end = '2026-01-01T06:00:00.000Z';
 
@@ -60,13 +60,12 @@ describe('a request by annotation', () => {
       annotations: { [Approve]: `${runId}:n2,n1` },
       requests: { approvedNodes: ['n2', 'n1'] },
     },
-    { of: 'pauses it', annotations: { [Pause]: runId }, requests: { paused: true } },
     { of: 'resumes it', annotations: { [Resume]: runId }, requests: { paused: false } },
     { of: 'cancels it', annotations: { [Cancel]: runId }, requests: { cancelled: true } },
     {
-      of: 'pauses it, if it is paused and resumed at once',
-      annotations: { [Pause]: runId, [Resume]: runId },
-      requests: { paused: true },
+      of: 'approves and cancels it at once',
+      annotations: { [Approve]: runId, [Cancel]: runId },
+      requests: { approved: true, cancelled: true },
     },
   ])('$of', ({ annotations, requests }) => {
     const decision = decided(annotations);
@@ -88,8 +87,8 @@ describe('a request by annotation', () => {
     },
     { when: 'it is empty', annotations: { [Approve]: '' }, problem: 'expected the run id of the opening' },
     {
-      when: 'a pause names nodes',
-      annotations: { [Pause]: `${runId}:n1` },
+      when: 'a cancellation names nodes',
+      annotations: { [Cancel]: `${runId}:n1` },
       problem: 'expected the run id of the opening',
     },
     {
@@ -130,14 +129,18 @@ describe('a request by annotation', () => {
   });
 
   test('that is rejected does not hold up another one', () => {
-    expect(decided({ [Approve]: 'late', [Pause]: runId })).toMatchObject({
-      requests: { paused: true },
+    expect(decided({ [Approve]: 'late', [Cancel]: runId })).toMatchObject({
+      requests: { cancelled: true },
       problems: [expect.stringContaining(Approve)],
     });
   });
 
   test('leaves other annotations alone', () => {
-    const annotations = { 'nodemaintenance.k8s.io/paused': 'disk', approve: runId };
+    const annotations = {
+      'nodemaintenance.k8s.io/paused': 'disk',
+      'nodemaintenance.k8s.io/pause': runId,
+      approve: runId,
+    };
     expect(hasRequestAnnotation(windowWith(annotations))).toBe(false);
     expect(hasRequestAnnotation(windowWith(undefined))).toBe(false);
     expect(decided(annotations)).toEqual({ annotations: [], problems: [] });
