@@ -79,7 +79,10 @@ function kindOf(error: unknown): NodeLeaseErrorKind {
   if (isKubeError(error, 'Forbidden')) return 'Forbidden';
   if (isKubeError(error, 'Unauthorized')) return 'Unauthorized';
   if (isKubeError(error, 'NotFound') && error.details?.kind === 'namespaces') return 'NamespaceNotFound';
-  return isKubeError(error, 'Unavailable', 'Throttled', 'Conflict', 'AlreadyExists')
-    ? 'Unavailable'
-    : 'Rejected';
+  return isRetryable(error) ? 'Unavailable' : 'Rejected';
+}
+
+/** Reports whether another attempt may succeed. */
+export function isRetryable(error: unknown): boolean {
+  return isKubeError(error, 'Unavailable', 'Throttled', 'Conflict', 'AlreadyExists');
 }

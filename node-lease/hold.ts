@@ -4,13 +4,13 @@ import { leaseStateOf } from '../domain/leases/lease.ts';
 import { Deadline, sleep, abortable } from '../kube/abort.ts';
 import { backOffMs } from '../kube/backOff.ts';
 import type { Kube } from '../kube/client.ts';
-import { isKubeError, errorMessage } from '../kube/errors.ts';
+import { errorMessage } from '../kube/errors.ts';
 import { Informer } from '../kube/informer.ts';
 import type { Log } from '../kube/log.ts';
 import { currentInstant, elapsedMs, type Instant } from '../kube/monotonicTime.ts';
 import { resources } from '../kube/resources.ts';
 import { type Loss, lossOf, NodeLeaseLostError } from './lost.ts';
-import { NodeHeldError, typedError } from './errors.ts';
+import { isRetryable, NodeHeldError, typedError } from './errors.ts';
 import type { NodeLeases } from './nodeLeases.ts';
 import type { Acquisition, HoldOptions, WhileHeld } from './types.ts';
 
@@ -295,11 +295,6 @@ class LeaseDeadline {
   expired(): Loss {
     return { kind: 'Expired', lastError: this.#lastError };
   }
-}
-
-/** Reports whether another attempt may succeed. */
-function isRetryable(error: unknown): boolean {
-  return isKubeError(error, 'Unavailable', 'Throttled', 'Conflict', 'AlreadyExists');
 }
 
 /** Reports whether an error was thrown because of an aborted signal. Functions of Node.js throw an AbortError. */

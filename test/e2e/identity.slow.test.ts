@@ -106,11 +106,6 @@ async function pollers(): Promise<string[]> {
   return (observed ?? []).map(({ identity }) => processOf(identity ?? ''));
 }
 
-async function scraped(one: WorkerProcess): Promise<string> {
-  const port = /"metrics":(\d+)/.exec(one.log())?.[1];
-  return (await fetch(`http://127.0.0.1:${port}/metrics`)).text();
-}
-
 async function readiness(one: WorkerProcess): Promise<string> {
   const port = /"health":(\d+)/.exec(one.log())?.[1];
   const answer = await fetch(`http://127.0.0.1:${port}/readyz`);
@@ -194,7 +189,7 @@ describe('identity Leases', () => {
     expect((await ofHost())?.metadata.annotations).toMatchObject({
       'nodemaintenance.k8s.io/temporal-identity': expect.stringContaining(`${temporalIdentityOf(second)}_`),
     });
-    const metrics = await Promise.all([first, admission].map(scraped));
+    const metrics = await Promise.all([first, admission].map((one) => one.metrics()));
     for (const text of metrics)
       expect(text).toMatch(/^node_maintenance_identity_lease_renewed_timestamp_seconds \d/m);
     expect(await admission.stop()).toBe(0);
@@ -283,7 +278,7 @@ test('a process without an identity Lease works, is not listed, and has no metri
   await silent.ready();
   await eventually('it to poll', async () => expect(await pollers()).toContain(temporalIdentityOf(silent)));
   expect(await listed()).toEqual(before);
-  expect(await scraped(silent)).not.toContain('node_maintenance_identity_lease');
+  expect(await silent.metrics()).not.toContain('node_maintenance_identity_lease');
   await silent.kill();
 });
 

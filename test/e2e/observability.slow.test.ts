@@ -6,7 +6,7 @@ import { Worker } from '@temporalio/worker';
 import { isDrained } from '../../domain/common/stage.ts';
 import { bundleWorkflows } from '../../worker/bundle.ts';
 import { eventually } from '../kit/eventually.ts';
-import { scraped, sdkMetricProblems, valueOf } from '../kit/metrics.ts';
+import { sdkMetricProblems, valueOf } from '../kit/metrics.ts';
 import { workflowIdOf } from '../kit/temporalNames.ts';
 import { startTraceCollector, type TraceCollector } from '../kit/traceCollector.ts';
 import { startWorker, type WorkerProcess } from '../kit/worker.ts';
@@ -70,14 +70,14 @@ describe('the metrics', () => {
       'node_maintenance_open_runs{type="maintenanceWindow"}': 0,
     };
     await eventually('the metrics', async () => {
-      const text = await scraped(worker);
+      const text = await worker.metrics();
       const values = Object.keys(want).map((series) => [series, valueOf(text, series)]);
       expect(Object.fromEntries(values)).toEqual(want);
     });
   });
 
   test('show who leads, and what its control loops do', async () => {
-    const text = await scraped(worker);
+    const text = await worker.metrics();
     for (const election of ['node-maintenance-controllers', 'node-maintenance-admission']) {
       expect(valueOf(text, `node_maintenance_leader_election_master_status{name="${election}"}`)).toBe(1);
       // On a slow machine a leader may lose its Lease, and acquire it again.
@@ -102,7 +102,7 @@ describe('the metrics', () => {
   });
 
   test('of the SDK of Temporal have the documented names, types and labels', async () => {
-    const text = await scraped(worker);
+    const text = await worker.metrics();
     expect(sdkMetricProblems(text)).toEqual([]);
     expect(text).toContain('# TYPE temporal_workflow_task_execution_latency_seconds histogram\n');
     expect(text).toContain('# TYPE temporal_worker_task_slots_available gauge\n');
@@ -115,13 +115,13 @@ describe('the metrics', () => {
     const waiting =
       'node_maintenance_maintenance_waiting{maintenance="stuck",stage="Drain",reason="Blocked"}';
     await eventually('the blocked drain', async () => {
-      const text = await scraped(worker);
+      const text = await worker.metrics();
       expect(valueOf(text, waiting)).toBe(1);
       expect(valueOf(text, 'node_maintenance_blocked_pods{reason="DisruptionBudgetNeverAllows"}')).toBe(1);
     });
     await world.patch('stuck', { stage: 'Complete' });
     await eventually('nothing to wait for', async () => {
-      const text = await scraped(worker);
+      const text = await worker.metrics();
       expect(text).not.toContain('node_maintenance_maintenance_waiting{maintenance="stuck"');
       expect(valueOf(text, 'node_maintenance_pod_evacuations_total{outcome="Withdrawn"}')).toBe(1);
     });

@@ -6,11 +6,6 @@ export function metricsPortOf(worker: WorkerProcess): number {
   return Number(/"metrics":(\d+)/.exec(worker.log())?.[1]);
 }
 
-/** Returns what Prometheus would scrape. */
-export async function scraped(worker: WorkerProcess): Promise<string> {
-  return (await fetch(`http://127.0.0.1:${metricsPortOf(worker)}/metrics`)).text();
-}
-
 /** Returns the value of a series, which is given with its labels in order; undefined if it does not exist. */
 export function valueOf(text: string, series: string): number | undefined {
   const line = text.split('\n').find((one) => one.startsWith(`${series} `));

@@ -9,7 +9,7 @@ import { isDrained } from '../../domain/common/stage.ts';
 import { freePort } from '../../worker/http.ts';
 import { queries } from '../kit/dashboard.ts';
 import { eventually } from '../kit/eventually.ts';
-import { metricsPortOf, scraped } from '../kit/metrics.ts';
+import { metricsPortOf } from '../kit/metrics.ts';
 import { startWorker, type WorkerProcess } from '../kit/worker.ts';
 import { createWorld, type World } from '../kit/world.ts';
 
@@ -98,7 +98,7 @@ describe('promtool', () => {
   });
 
   test('finds no metric of a worker that violates the conventions', async () => {
-    const own = (await scraped(worker))
+    const own = (await worker.metrics())
       .split('\n')
       .filter((line) => /^(?:# \w+ )?node_maintenance_/.test(line))
       .join('\n');
