@@ -1,5 +1,6 @@
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
+import { Context } from '@temporalio/activity';
 import { Client, Connection, type WorkflowHandle, WorkflowNotFoundError } from '@temporalio/client';
 import { defaultPayloadConverter, defineSearchAttributeKey } from '@temporalio/common';
 import { TestWorkflowEnvironment } from '@temporalio/testing';
@@ -20,8 +21,8 @@ import type { nodeMaintenance } from '../../workflows/maintenance/nodeMaintenanc
 import type { WindowRun } from '../../workflows/windows/run.ts';
 import { bundleWorkflows } from '../../worker/bundle.ts';
 import { eventually } from './eventually.ts';
-import type { FakeMaintenance } from './fakeMaintenance.ts';
-import type { FakeWindow } from './fakeWindow.ts';
+import { FakeMaintenance } from './fakeMaintenance.ts';
+import { FakeWindow } from './fakeWindow.ts';
 
 export type Handle = WorkflowHandle<typeof nodeMaintenance>;
 export type WindowHandle = WorkflowHandle<typeof maintenanceWindow>;
@@ -35,13 +36,29 @@ export interface WorkflowLab {
     activities: Partial<Activities & NotificationActivities>,
     build?: string,
   ): Promise<void>;
-  /** Starts the workflow of a window, with a worker of its own; `previousRun` is the state of the run that it continues. */
+  /** Task queue of the workers that the runs of all tests share: to start one costs more than most tests do. */
+  taskQueue: string;
+  /** Starts a workflow on the shared workers. Each run calls its own activities. */
+  start(type: string, options: StartOptions): Promise<WorkflowHandle>;
+  /** Starts the workflow of a window; `previousRun` is the state of the run that it continues. */
   startWindow(fake: FakeWindow, previousRun?: WindowRun): Promise<WindowHandle>;
-  /** Starts the workflow of a maintenance, with a worker of its own. */
+  /** Starts the workflow of a maintenance. */
   startMaintenance(fake: FakeMaintenance, input?: object): Promise<Handle>;
-  /** Ends every run and every worker that was started here; to be called after each test. */
+  /** Ends every run that was started here, and every worker but the shared ones; to be called after each test. */
   clear(): Promise<void>;
   close(): Promise<void>;
+}
+
+interface RunningWorker {
+  worker: Worker;
+  ended: Promise<void>;
+}
+
+interface StartOptions {
+  workflowId: string;
+  args: unknown[];
+  activities?: Partial<Activities & NotificationActivities>;
+  cronSchedule?: string;
 }
 
 /** Silences Temporal's log, which contains failures that tests expect. */
@@ -56,9 +73,11 @@ export function quietTemporal(): void {
 /** Starts a Temporal for one test file, in memory, with the sandbox's binary; `settings` are dynamic configuration. */
 export function ownTemporal(
   { bin }: Sandbox,
-  settings: Record<string, number> = {},
+  settings: Record<string, number | string> = {},
 ): Promise<TestWorkflowEnvironment> {
-  const changed = Object.entries(settings).map(([key, value]) => `--dynamic-config-value=${key}=${value}`);
+  const changed = Object.entries(settings).map(
+    ([key, value]) => `--dynamic-config-value=${key}=${JSON.stringify(value)}`,
+  );
   return TestWorkflowEnvironment.createLocal({
     server: {
       executable: { type: 'existing-path', path: join(bin, 'temporal') },
@@ -84,10 +103,18 @@ export async function workflowLab(address: string, namespace = 'default'): Promi
     workflowBundle(),
   ]);
   const client = new Client({ connection, namespace });
-  const running: { worker: Worker; ended: Promise<void> }[] = [];
+  const running: RunningWorker[] = [];
   const handles: WorkflowHandle[] = [];
+  const taskQueue = `lab-${crypto.randomUUID()}`;
+  /** Workflow id -> its activities. */
+  const activitiesOf = new Map<string, StartOptions['activities']>();
+  let shared: Promise<RunningWorker[]> | undefined;
 
-  const worker: WorkflowLab['worker'] = async (taskQueue, activities, build) => {
+  const started = async (
+    queue: string,
+    activities: Partial<Activities & NotificationActivities>,
+    build: { code: string } = bundle,
+  ): Promise<RunningWorker[]> => {
     const common = {
       connection: native,
       namespace,
@@ -96,54 +123,81 @@ export async function workflowLab(address: string, namespace = 'default'): Promi
       maxHeartbeatThrottleInterval: 50,
       defaultHeartbeatThrottleInterval: 50,
     };
-    const workflows = build === undefined ? bundle : { code: build };
-    const created: Worker[] = [];
     const longRunning = Object.keys(activities).filter(isLongRunning);
+    const workers: Worker[] = [];
     if (longRunning.length === 0 || longRunning.length < Object.keys(activities).length)
-      created.push(await Worker.create({ ...common, taskQueue, workflowBundle: workflows }));
+      workers.push(await Worker.create({ ...common, taskQueue: queue, workflowBundle: build }));
     if (longRunning.length > 0)
-      created.push(await Worker.create({ ...common, taskQueue: longRunningTaskQueueOf(taskQueue) }));
-    for (const one of created) running.push({ worker: one, ended: one.run() });
+      workers.push(await Worker.create({ ...common, taskQueue: longRunningTaskQueueOf(queue) }));
+    return workers.map((worker) => ({ worker, ended: worker.run() }));
+  };
+  const start: WorkflowLab['start'] = async (type, { workflowId, args, activities, cronSchedule }) => {
+    shared ??= started(taskQueue, dispatching(activitiesOf));
+    await shared;
+    activitiesOf.set(workflowId, activities);
+    await client.workflow.start(type, {
+      workflowId,
+      taskQueue,
+      args,
+      ...(cronSchedule !== undefined && { cronSchedule }),
+    });
+    const latest = client.workflow.getHandle(workflowId);
+    handles.push(latest);
+    return latest;
   };
   return {
     client,
-    worker,
+    taskQueue,
+    start,
+    worker: async (queue, activities, build) => {
+      const workflows = build === undefined ? undefined : { code: build };
+      running.push(...(await started(queue, activities, workflows)));
+    },
     startMaintenance: async (fake, input = { name: fake.name }) => {
-      const taskQueue = `queue-of-${fake.name}`;
-      await worker(taskQueue, fake.activities);
       const workflowId = workflowIdOf(fake.name);
-      const args: [never] = [input as never];
-      const handle = await client.workflow.start<typeof nodeMaintenance>('nodeMaintenance', {
-        workflowId,
-        taskQueue,
-        args,
-      });
-      const latest = client.workflow.getHandle<typeof nodeMaintenance>(handle.workflowId);
-      handles.push(latest);
-      return latest;
+      const { activities } = fake;
+      return (await start('nodeMaintenance', { workflowId, args: [input], activities })) as Handle;
     },
     startWindow: async (fake, previousRun) => {
-      const taskQueue = `queue-of-${fake.name}`;
-      await worker(taskQueue, fake.activities);
-      const { workflowId } = await client.workflow.start<typeof maintenanceWindow>('maintenanceWindow', {
-        workflowId: windowWorkflowIdOf(fake.name),
-        taskQueue,
-        args: [{ name: fake.name }, previousRun],
-      });
-      const latest = client.workflow.getHandle<typeof maintenanceWindow>(workflowId);
-      handles.push(latest);
-      return latest;
+      const workflowId = windowWorkflowIdOf(fake.name);
+      const { activities } = fake;
+      const args = [{ name: fake.name }, previousRun];
+      return (await start('maintenanceWindow', { workflowId, args, activities })) as WindowHandle;
     },
     clear: async () => {
       await Promise.all(handles.splice(0).map((handle) => terminated(handle)));
-      for (const { worker: one } of running) if (one.getState() === 'RUNNING') one.shutdown();
-      await Promise.all(running.splice(0).map(({ ended }) => ended));
+      await stopped(running.splice(0));
     },
     close: async () => {
+      await stopped((await shared) ?? []);
       await connection.close();
       await native.close();
     },
   };
+}
+
+async function stopped(workers: readonly RunningWorker[]): Promise<void> {
+  for (const { worker } of workers) if (worker.getState() === 'RUNNING') worker.shutdown();
+  await Promise.all(workers.map(({ ended }) => ended));
+}
+
+/** Returns activities that call those of the run that they belong to. */
+function dispatching(activitiesOf: ReadonlyMap<string, StartOptions['activities']>): Partial<Activities> {
+  const names = [new FakeMaintenance(), new FakeWindow()].flatMap(({ activities }) =>
+    Object.keys(activities),
+  );
+  const dispatch = (name: string) => {
+    return (...args: unknown[]) => {
+      const { workflowId = '' } = Context.current().info.workflowExecution ?? {};
+      const activities = activitiesOf.get(workflowId) as Record<string, (...args: unknown[]) => unknown>;
+      const activity = activities?.[name];
+      if (activity === undefined) throw new Error(`Run ${workflowId} has no activity ${name}`);
+      return activity(...args);
+    };
+  };
+  return Object.fromEntries(
+    [...names, 'deliver', 'recordDropped'].map((name) => [name, dispatch(name)]),
+  ) as Partial<Activities>;
 }
 
 function isLongRunning(activity: string): boolean {

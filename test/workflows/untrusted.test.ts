@@ -209,12 +209,11 @@ describe('a second input', () => {
 
   test('to a maintenance is refused, and nothing is done', async () => {
     const fake = new FakeMaintenance({ stage: 'Drain' });
-    await lab.worker(`queue-of-${fake.name}`, fake.activities);
     const forged = { name: fake.name, uid: fake.uid, generation: 1, stage: 'Complete', startedStages: [] };
-    const handle = await lab.client.workflow.start('nodeMaintenance', {
+    const handle = await lab.start('nodeMaintenance', {
       workflowId: workflowIdOf(fake.name),
-      taskQueue: `queue-of-${fake.name}`,
       args: [{ name: fake.name }, forged],
+      activities: fake.activities,
     });
     await expect(handle.result()).rejects.toThrow(WorkflowFailedError);
     await expect(handle.result()).rejects.toMatchObject(refused);
@@ -231,14 +230,12 @@ describe('a second input', () => {
 
   test('is refused in every run of a cron schedule, although those name a previous run', async () => {
     const fake = new FakeWindow();
-    const taskQueue = `queue-of-${fake.name}`;
-    await lab.worker(taskQueue, fake.activities);
     const workflowId = windowWorkflowIdOf(fake.name);
-    const handle = await lab.client.workflow.start('maintenanceWindow', {
+    await lab.start('maintenanceWindow', {
       workflowId,
-      taskQueue,
       cronSchedule: '@every 1s',
       args: [{ name: fake.name }, { name: fake.name, uid: 'uid', approved: true }],
+      activities: fake.activities,
     });
     await eventually('three runs', async () => {
       const failed: string[] = [];
@@ -246,7 +243,7 @@ describe('a second input', () => {
       for await (const { runId } of lab.client.workflow.list({ query })) failed.push(runId);
       expect(failed.length).toBeGreaterThanOrEqual(3);
     });
-    await lab.client.workflow.getHandle(handle.workflowId).terminate();
+    await lab.client.workflow.getHandle(workflowId).terminate();
     expect(fake.calls).toEqual([]);
   });
 });
