@@ -1,5 +1,6 @@
 import { Client, Connection, type ScheduleDescription, ScheduleNotFoundError } from '@temporalio/client';
 import { msToTs } from '@temporalio/common/lib/time.js';
+import type { TestWorkflowEnvironment } from '@temporalio/testing';
 import type { MaintenanceWindow, WindowSchedule } from '../../../api/maintenanceWindow.ts';
 import type { Condition, KubeObject } from '../../../api/core.ts';
 import { MAINTENANCE_WINDOW, NODE_MAINTENANCE, WindowAnnotation, WINDOW_LABEL } from '../../../api/names.ts';
@@ -17,10 +18,17 @@ import { silentLog, testCluster, type TestCluster } from '../../kit/cluster.ts';
 import { eventually, eventuallyHolds } from '../../kit/eventually.ts';
 import { withBrokenWorkflow } from '../../kit/otherBuilds.ts';
 import { releaseSandbox, testSandbox } from '../../kit/sandbox.ts';
-import { quietTemporal, workflowBundle, workflowLab, type WorkflowLab } from '../../kit/workflows.ts';
+import {
+  ownTemporal,
+  quietTemporal,
+  workflowBundle,
+  workflowLab,
+  type WorkflowLab,
+} from '../../kit/workflows.ts';
 
 /** No worker polls the task queue: the tests observe the Schedules in Temporal. */
 let sandbox: Sandbox;
+let temporal: TestWorkflowEnvironment;
 let lab: WorkflowLab;
 let c: TestCluster;
 const abort = new AbortController();
@@ -35,11 +43,13 @@ let deps: Parameters<typeof runWindowsController>[0];
 beforeAll(async () => {
   quietTemporal();
   sandbox = await testSandbox();
-  lab = await workflowLab(sandbox.temporalAddress);
+  // Only the first failure of a workflow task is reported. The next attempt fails when it times out.
+  temporal = await ownTemporal(sandbox, { 'history.defaultWorkflowTaskTimeout': '3s' });
+  lab = await workflowLab(temporal.address);
   c = await testCluster(sandbox, { prefix: 'windows' });
   const { kube } = c.cluster;
   events = new EventRecorder({ kube, component: 'node-maintenance', log: silentLog });
-  relay = await UnreliableNetwork.beforePort(Number(sandbox.temporalAddress.split(':')[1]));
+  relay = await UnreliableNetwork.beforePort(Number(temporal.address.split(':')[1]));
   connection = await Connection.connect({ address: relay.address });
   deps = {
     cluster: c.cluster,
@@ -49,9 +59,9 @@ beforeAll(async () => {
     events,
     mayRunJobs: jobPermission(kube),
     log: silentLog,
-    temporalTimeoutMs: 3_000,
+    temporalTimeoutMs: 1_500,
     requeueUnavailableMs: 200,
-    stalledRunTimeoutSeconds: 10,
+    stalledRunTimeoutSeconds: 3,
   };
   ended = runWindowsController(deps, abort.signal);
 });
@@ -65,6 +75,7 @@ afterAll(async () => {
   await connection?.close();
   await relay?.close();
   await lab?.close();
+  await temporal?.teardown();
   await releaseSandbox(sandbox);
 });
 
@@ -401,7 +412,7 @@ test('a Schedule is not written again while neither the window nor the Schedule 
   const name = await applied({ template: { reason: 'ticket 4711' } });
   await condition(name, 'Scheduled', { status: 'True' });
   const written = (await scheduleOf(name))?.info.lastUpdatedAt;
-  for (let maxFailures = 2; maxFailures < 12; maxFailures += 1) {
+  for (let maxFailures = 2; maxFailures < 7; maxFailures += 1) {
     await patched(name, { rollout: { maxFailures } });
     await condition(name, 'Scheduled', { status: 'True' });
   }
@@ -439,7 +450,7 @@ test('a run that cannot continue is reported on its window, and is replaced by o
     reason: 'WorkflowTaskFailed',
     message: expect.stringContaining('its workflow task fails again and again (a broken build).'),
   });
-  const replacedAt = new Date(Date.parse(lastTransitionTime) + 10_000).toISOString();
+  const replacedAt = new Date(Date.parse(lastTransitionTime) + 3_000).toISOString();
   expect(message).toContain(`The worker does this at ${replacedAt}.`);
   await eventually('another run', async () => {
     const { runId, status } = await run.describe();
