@@ -2,7 +2,6 @@ import type { Pod } from '../../api/core.ts';
 import type { Evacuation } from '../../api/evacuation.ts';
 import type { EvictionRequest, LifecycleEviction } from '../../api/lifecycle.ts';
 import { IMPERATIVE_RESPONDER } from '../../api/names.ts';
-import type { NodeMaintenance } from '../../api/nodeMaintenance.ts';
 import { maintenancesTargeting } from '../../domain/drain/drainingMaintenances.ts';
 import { isInstigated } from '../../domain/evacuation/evacuation.ts';
 import { isFinal, isOurs, requestStateOf } from '../../domain/evacuation/evictionRequest.ts';
@@ -21,6 +20,7 @@ import type { Log } from '../../kube/log.ts';
 import { resources } from '../../kube/resources.ts';
 import { keyOf } from '../../kube/store.ts';
 import { type Requeue, WorkQueue } from '../../kube/workQueue.ts';
+import { isOtherDrain } from '../drainChange.ts';
 
 interface Deps {
   cluster: FencedCluster;
@@ -164,12 +164,6 @@ function podOf({ pods }: Pick<FencedCluster, 'pods'>, { metadata, spec }: Evicti
   const { name, uid } = spec.target.pod;
   const pod = pods.get(`${metadata.namespace}/${name}`);
   return pod?.metadata.uid === uid ? pod : undefined;
-}
-
-/** Reports whether other pods may be drained: a maintenance has another spec, or is gone. Its status changes every second. */
-function isOtherDrain(change: Change<Readonly<NodeMaintenance>>): boolean {
-  if (change.type !== 'Updated') return true;
-  return change.object.metadata.generation !== change.previous.metadata.generation;
 }
 
 function outcomeOf(pod: Pod | undefined, eviction: LifecycleEviction | undefined): EvacuationOutcome {

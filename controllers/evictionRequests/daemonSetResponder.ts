@@ -14,16 +14,20 @@ interface Deps {
   readonly cluster: FencedCluster;
   readonly view: EvictionView;
   readonly log: Log;
+  /** Time between two looks at the maintenances of a node; 5 s unless given. */
+  readonly intervalMs?: number | undefined;
 }
 
-/** Time between two looks at the maintenances of a node. */
-const intervalMs = 5_000;
+const defaultIntervalMs = 5_000;
 
 /**
  * Serves Evictions of pods of DaemonSets: deletes each by its UID once a maintenance drains its node and has reached it, because otherwise its
  * DaemonSet would create it again. Until then it neither deletes the pod nor completes.
  */
-export function runDaemonSetResponder({ cluster, view, log }: Deps, signal: AbortSignal): Promise<void> {
+export function runDaemonSetResponder(
+  { cluster, view, log, intervalMs = defaultIntervalMs }: Deps,
+  signal: AbortSignal,
+): Promise<void> {
   const evacuate: EvacuatePod = async (raw, _, progress) => {
     const pod = trimPod(raw);
     const daemonSet = daemonSetOf(pod)?.name;

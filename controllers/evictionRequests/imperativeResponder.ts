@@ -27,6 +27,7 @@ import type { Log } from '../../kube/log.ts';
 import { resources } from '../../kube/resources.ts';
 import { keyOf } from '../../kube/store.ts';
 import { type Requeue, WorkQueue } from '../../kube/workQueue.ts';
+import { isOtherDrain } from '../drainChange.ts';
 import type { EvictionQueue, EvictionSlots } from '../evacuation/evictionQueue.ts';
 import { Evictor } from '../evacuation/evictor.ts';
 import { byTarget, type EvictionView, podKey, targetKey } from './evictionView.ts';
@@ -100,8 +101,10 @@ export class ImperativeResponder {
         this.#queue.add(key);
       }),
       cluster.pods.subscribe(({ type, object }) => this.#podChanged(type, object)),
-      cluster.maintenances.subscribe(() => {
+      cluster.maintenances.subscribe((change) => {
         for (const key of this.#cancelled) this.#queue.add(key);
+        // One that was cancelled a moment ago is not known yet.
+        if (isOtherDrain(change)) for (const key of this.#evacuations.keys()) this.#queue.add(key);
       }),
       cluster.evacuations.subscribe(({ type, key, object }) => {
         this.#evacuationChanged(type, key, object);

@@ -21,6 +21,8 @@ interface Deps {
   readonly queue: EvictionQueue;
   /** Undefined if another controller evacuates pods of Deployments. */
   readonly deployments: DeploymentEvacuator | undefined;
+  /** Time between two looks of the responder of DaemonSets at the maintenances of a node; 5 s unless given. */
+  readonly daemonSetIntervalMs?: number;
   /** Recorder for Events about single pods. */
   readonly events: EventRecorder;
   readonly log: Log;
@@ -60,9 +62,12 @@ async function runController(deps: Deps, signal: AbortSignal): Promise<void> {
 }
 
 /** They belong to no controller: they respond to the Evictions of any. */
-async function runResponders({ cluster, view, deployments, log }: Deps, signal: AbortSignal): Promise<void> {
+async function runResponders(
+  { cluster, view, deployments, daemonSetIntervalMs: intervalMs, log }: Deps,
+  signal: AbortSignal,
+): Promise<void> {
   await Promise.all([
-    runDaemonSetResponder({ cluster, view, log }, signal),
+    runDaemonSetResponder({ cluster, view, log, intervalMs }, signal),
     deployments &&
       new Responder({
         responderName: DEPLOYMENT_RESPONDER,

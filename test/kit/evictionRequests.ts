@@ -7,6 +7,10 @@ import { runEvictionRequests } from '../../controllers/evictionRequests/run.ts';
 import { EventRecorder } from '../../kube/events.ts';
 import { silentLog, type TestCluster } from './cluster.ts';
 
+/** Short, so that a test sees each look that it waits for. */
+const intervals = { respondingIntervalMs: 500, adoptionBackOff: { firstMs: 500, capMs: 500 } };
+const daemonSetIntervalMs = 500;
+
 interface Options {
   /** False: only the responders of Deployments and DaemonSets run. */
   runsController?: boolean;
@@ -27,9 +31,9 @@ export function evictionRequestControllerOn(
   const deps = { cluster, events, log: silentLog };
   const view = evictionViewOf({ kube: cluster.kube, log: silentLog });
   const isResponding = isRespondingTo(cluster.kube, view.evictions);
-  const deployments = new DeploymentEvacuator({ ...deps, isResponding });
+  const deployments = new DeploymentEvacuator({ ...deps, ...intervals, isResponding });
   const queue = evacuations.evictionQueue;
-  const requests = { ...deps, view, runsController, queue, deployments, onEnd };
+  const requests = { ...deps, view, runsController, queue, deployments, daemonSetIntervalMs, onEnd };
   const ended = Promise.all([
     evacuations.run(running.signal),
     deployments.run(running.signal),

@@ -23,6 +23,8 @@ interface Deps {
   log: Log;
   /** Reports whether an Eviction of lifecycle.k8s.io keeps a pod released. */
   isResponding?: ((pod: Pod) => Promise<boolean>) | undefined;
+  /** Time between two questions whether an Eviction still keeps a pod released; 10 s unless given. */
+  respondingIntervalMs?: number;
   /** Back-off for checking whether the ReplicaSet of a cancelled evacuation has adopted the pod again. */
   adoptionBackOff?: BackOff;
 }

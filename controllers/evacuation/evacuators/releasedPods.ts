@@ -26,13 +26,14 @@ interface Deps {
   log: Log;
   /** Reports whether an Eviction of lifecycle.k8s.io keeps a pod released. */
   isResponding?: ((pod: Pod) => Promise<boolean>) | undefined;
+  /** Time between two questions whether an Eviction still keeps a pod released; 10 s unless given. */
+  respondingIntervalMs?: number;
   /** Back-off for checking whether the ReplicaSet has adopted a pod. */
   adoptionBackOff?: BackOff;
 }
 
 const workers = 4;
-/** Time between two questions whether an Eviction still keeps a pod released. */
-const respondingIntervalMs = 10_000;
+const defaultRespondingIntervalMs = 10_000;
 const defaultAdoptionBackOff: BackOff = { firstMs: 3_000, capMs: 600_000 };
 
 const releasedPath = `/metadata/annotations/${RELEASED_ANNOTATION.replace('/', '~1')}`;
@@ -87,7 +88,7 @@ export class ReleasedPods {
       pod.metadata.deletionTimestamp !== undefined ||
       this.#isEvacuated(pod);
     if (isDone) return this.#done(key);
-    const { isResponding } = this.#deps;
+    const { isResponding, respondingIntervalMs = defaultRespondingIntervalMs } = this.#deps;
     if (isResponding !== undefined && (await isResponding(pod)))
       return { requeueAfterMs: respondingIntervalMs };
     if ((await this.#reconcileRelease(pod, release)) === 'Done') return this.#done(key);
