@@ -198,7 +198,7 @@ describe('A pod with evacuators', () => {
 
   test('is not blocked for ever by a progress timestamp in the future', async () => {
     const pod = await podWith({ 'first.io': '1/x' });
-    const evacuation = await requestEvacuation(pod, { progressDeadlineSeconds: 6 });
+    const evacuation = await requestEvacuation(pod, { progressDeadlineSeconds: 3 });
     await eventuallyActive(pod, 'first.io');
     await report(evacuation, { evacuationProgressTimestamp: '2099-01-01T00:00:00Z' });
     await c.eventuallyGone(pod);
@@ -231,11 +231,11 @@ describe('A pod with evacuators', () => {
 describe('An evacuator that does not respond', () => {
   beforeEach(async () => {
     await stop();
-    stop = startController({ responseSeconds: 6, knownClasses: ['on-demand.io'] });
+    stop = startController({ responseSeconds: 3, knownClasses: ['on-demand.io'] });
   });
 
   const skipped =
-    'EvacuatorNotResponding: missing.io has not responded for 6 s: check that an evacuator of this class is running.';
+    'EvacuatorNotResponding: missing.io has not responded for 3 s: check that an evacuator of this class is running.';
 
   /** Requests another evacuation, and waits until its unknown evacuator is skipped: one that was asked before would be, too. */
   async function aLaterOneToBeSkipped(): Promise<void> {
@@ -504,7 +504,7 @@ describe('An Evacuation', () => {
 
   test('of a static pod waits for the agent of its node, with its label, and for the whole deadline if that reports', async () => {
     await stop();
-    stop = startController({ responseSeconds: 4 });
+    stop = startController({ responseSeconds: 3 });
     const silentNode = await c.nodeNamed('n');
     const unableNode = await c.nodeNamed('n');
     await new PlayedAgent(c, node).reports();
@@ -530,7 +530,7 @@ describe('An Evacuation', () => {
     await eventuallyActive(notStopped, 'second.io');
     await eventuallyEvent(
       unserved,
-      'EvacuatorNotResponding: kubelet.k8s.io has not responded for 4 s: check that the node agent of its node is running.',
+      'EvacuatorNotResponding: kubelet.k8s.io has not responded for 3 s: check that the node agent of its node is running.',
     );
     expect((await statusOf(served))?.activeEvacuatorClass).toBe('kubelet.k8s.io');
     const uids = [node, silentNode].flatMap((one) => c.podsOf(one)).map(({ metadata: { uid } }) => uid);

@@ -273,7 +273,7 @@ describe('a pod of a Deployment', () => {
 
   test('is evicted at the deadline when its replacement never becomes Ready', async () => {
     const web = await app();
-    await requestEvacuation(web.first, { progressDeadlineSeconds: 10 });
+    await requestEvacuation(web.first, { progressDeadlineSeconds: 4 });
     await c.eventuallyGone(web.first);
     await eventuallyEvent(web.first, 'ReleasedFromReplicaSet');
   });
