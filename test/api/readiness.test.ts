@@ -18,7 +18,7 @@ let kubectl: Kubectl;
 beforeAll(async () => {
   sandbox = await testSandbox();
   c = await testCluster(sandbox, { prefix: 'gates' });
-  policies = new ReadinessPolicies(c.admin, sandbox);
+  policies = new ReadinessPolicies(c.admin);
   kubectl = kubectlOf(sandbox);
 });
 

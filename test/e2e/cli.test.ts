@@ -749,7 +749,7 @@ test('a user without permissions learns which role to ask for, and needs delete 
 test('a node is uncordoned behind the taint of its gates, and --wait names gate and pod until it is in service', async () => {
   const pool = 'gated';
   const agent = { app: 'cni' };
-  const policies = new ReadinessPolicies(world.kube, world.sandbox);
+  const policies = new ReadinessPolicies(world.kube);
   const gates = [gate({ name: 'network', namespace: 'default', app: 'cni' })];
   await policies.applied(readinessPolicy('agents', ofPool(pool), gates), { pool });
   await world.sandbox.addNodes(['gated-1'], { pool });

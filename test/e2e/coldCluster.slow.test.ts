@@ -79,7 +79,7 @@ const agent = {
 } as KubeObject;
 
 test('all nodes are created with the readiness taint', async () => {
-  const policies = new ReadinessPolicies(world.kube, world.sandbox);
+  const policies = new ReadinessPolicies(world.kube);
   const gates = [gate({ name: 'network', namespace: 'default' })];
   await policies.applied(readinessPolicy('agents', ofPool(pool), gates), { pool });
   await world.sandbox.addNodes(nodes, { pool });

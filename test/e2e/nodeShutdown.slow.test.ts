@@ -231,7 +231,7 @@ withContainers(
   'a window reboots the node once although its agent is killed, and uncordons it when its gate is open',
   async () => {
     const windows = await Windows.in(world, { real: ['real-1'] });
-    const policies = new ReadinessPolicies(world.kube, world.sandbox);
+    const policies = new ReadinessPolicies(world.kube);
     const boots = new BootWatch(node);
     try {
       await policies.applied(

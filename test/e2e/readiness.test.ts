@@ -41,7 +41,7 @@ beforeAll(async () => {
   admission = startAdmission(world.sandbox);
   await Promise.all([worker.ready(), admission.ready()]);
   const { kube } = world;
-  policies = new ReadinessPolicies(kube, world.sandbox);
+  policies = new ReadinessPolicies(kube);
   nodes = new Informer({ kube, resource: resources.nodes, transform: trimNode, log });
   pods = new Informer({ kube, resource: resources.pods, transform: trimPod, log });
   readinesses = new Informer({

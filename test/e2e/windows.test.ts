@@ -262,7 +262,7 @@ describe('a window whose nodes have readiness gates', () => {
       await agentOn(name);
     }
     const gates = ['network', 'storage'].map((name) => gate({ name, namespace: 'default' }));
-    const policies = new ReadinessPolicies(world.kube, world.sandbox);
+    const policies = new ReadinessPolicies(world.kube);
     await policies.stored(readinessPolicy('agents', ofPool('gated'), gates));
     for (const name of pools.gated) await gatesOf(name, { gates: '2/2', blockedBy: '' });
     mostOut = windows.mostOutOf('gated');

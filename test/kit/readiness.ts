@@ -1,4 +1,4 @@
-import type { KubeObject, NodeSelector } from '../../api/core.ts';
+import type { KubeObject, Node, NodeSelector } from '../../api/core.ts';
 import { NODE_READINESS_POLICY, READINESS_TAINT } from '../../api/names.ts';
 import type { NodeReadinessPolicy } from '../../api/nodeReadinessPolicy.ts';
 import { defaultReviewTiming, type ReviewTiming, reviewsDue } from '../../domain/common/permissionReviews.ts';
@@ -6,8 +6,6 @@ import { mayGateNode } from '../../kube/authorization.ts';
 import type { Kube } from '../../kube/client.ts';
 import { NodePermissions } from '../../kube/nodePermissions.ts';
 import { resources } from '../../kube/resources.ts';
-import type { Sandbox } from '../../sandbox/sandbox.ts';
-import { kubectlOf, succeeds } from '../api/kubectl.ts';
 import { eventuallyHolds } from './eventually.ts';
 
 export interface GateDiffers {
@@ -54,12 +52,10 @@ export function gatePermissions(kube: Kube, timing: ReviewTiming = defaultReview
 /** The NodeReadinessPolicies of one test file, and the taints that the apiserver gives nodes because of them. */
 export class ReadinessPolicies {
   readonly #admin: Kube;
-  readonly #sandbox: Sandbox;
   readonly #names = new Set<string>();
 
-  constructor(admin: Kube, sandbox: Sandbox) {
+  constructor(admin: Kube) {
     this.#admin = admin;
-    this.#sandbox = sandbox;
   }
 
   /** Deletes the policy with the others. */
@@ -95,15 +91,10 @@ export class ReadinessPolicies {
 
   /** Returns the keys of the taints that these nodes would have. */
   async taintsOf(nodes: readonly KubeObject[]): Promise<string[][]> {
-    const items = nodes.map((node) => ({ apiVersion: 'v1', kind: 'Node', ...node }));
-    const list = { apiVersion: 'v1', kind: 'List', items };
-    const format = 'jsonpath={.spec.taints[*].key}{"\\n"}';
-    const kubectl = kubectlOf(this.#sandbox);
-    const created = await succeeds(kubectl(['create', '--dry-run=server', '-o', format, '-f', '-'], list));
-    return created
-      .split('\n')
-      .slice(0, nodes.length)
-      .map((line) => line.split(' ').filter((key) => key !== ''));
+    const created = await Promise.all(
+      nodes.map((node) => this.#admin.create(resources.nodes, node as Node, { dryRun: true })),
+    );
+    return created.map(({ spec }) => (spec.taints ?? []).map(({ key }) => key));
   }
 
   async dropped(name: string): Promise<void> {

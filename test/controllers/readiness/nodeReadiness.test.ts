@@ -30,7 +30,7 @@ let oldNode: string;
 beforeAll(async () => {
   sandbox = await testSandbox();
   c = await testCluster(sandbox, { prefix: 'ready' });
-  policies = new ReadinessPolicies(c.admin, sandbox);
+  policies = new ReadinessPolicies(c.admin);
   c.cluster.nodes.subscribe(({ type, object: { metadata, spec } }) => {
     const isTainted = spec.taints?.some(({ key }) => key === READINESS_TAINT.key) === true;
     if (type === 'Added') wasCreatedTainted.set(metadata.name, isTainted);

@@ -20,7 +20,7 @@ let running: Promise<unknown>;
 beforeAll(async () => {
   sandbox = await testSandbox();
   c = await testCluster(sandbox, { prefix: 'nrp' });
-  policies = new ReadinessPolicies(c.admin, sandbox);
+  policies = new ReadinessPolicies(c.admin);
   startControllers();
 });
 
