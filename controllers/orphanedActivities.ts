@@ -17,10 +17,11 @@ interface Deps {
   scope: ClusterScope;
   workers: Pick<WorkerLiveness, 'isDead' | 'dead' | 'forget'>;
   log: Log;
+  /** Interval of checks whether a worker has died, 1 s unless given: they look at nothing but memory. */
+  checkEveryMs?: number;
 }
 
-/** Interval of checks whether a worker has died: they look at nothing but memory. */
-const checkEveryMs = 1_000;
+const defaultCheckEveryMs = 1_000;
 const retryMs = 5_000;
 /** Temporal may give tasks to the polls of a host that has disappeared until they end, after about a minute. */
 const lostPollsMs = 90_000;
@@ -31,7 +32,7 @@ const maxConcurrentRuns = 8;
  * them by its id, and their retry policy starts them again. It searches them when it begins to lead, and twice for each death.
  */
 export async function runOrphanedActivitiesController(deps: Deps, signal: AbortSignal): Promise<void> {
-  const { temporal, availability, log } = deps;
+  const { temporal, availability, log, checkEveryMs = defaultCheckEveryMs } = deps;
   const search = new OrphanSearch(deps);
   for (;;) {
     await untilAvailable(availability, signal);

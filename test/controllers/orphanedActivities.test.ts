@@ -90,6 +90,9 @@ async function orphaned(fake: FakeMaintenance): Promise<Handle> {
   return lab.client.workflow.getHandle(maintenanceId(fake.name));
 }
 
+/** Each wait for what must not happen lasts for several checks. */
+const checkEveryMs = 100;
+
 /** Runs the controller. `found` is what it learns of dead workers, by and by. */
 function controlling(found: Set<string>, availability = new SettableAvailability()): void {
   const abort = new AbortController();
@@ -98,7 +101,8 @@ function controlling(found: Set<string>, availability = new SettableAvailability
     dead: () => [...found],
     forget: () => undefined,
   };
-  const deps = { temporal: calls.client, availability, scope: testScope, workers: known, log: silentLog };
+  const client = { temporal: calls.client, availability, scope: testScope };
+  const deps = { ...client, workers: known, log: silentLog, checkEveryMs };
   controller = { abort, ended: runOrphanedActivitiesController(deps, abort.signal) };
 }
 
@@ -136,13 +140,13 @@ test('an activity is not started again as long as its worker lives, and is start
   await eventually('the first search', () =>
     expect(calls.count('DescribeWorkflowExecution')).toBeGreaterThan(before),
   );
-  await throughout('it stays where it is', 1_500, async () =>
+  await throughout('it stays where it is', 500, async () =>
     expect(await pendingOf(handle)).toMatchObject([{ attempt: 1, worker: dead.identity }]),
   );
   found.add(dead.id);
   await fake.inProgress('keepCordoned Cordon');
   const searched = calls.count('DescribeWorkflowExecution');
-  await throughout('each death is searched for once at first', 2_500, () =>
+  await throughout('each death is searched for once at first', 500, () =>
     expect(calls.count('DescribeWorkflowExecution')).toBe(searched),
   );
   await handle.executeUpdate('cancel', { args: [] });
@@ -156,9 +160,7 @@ test('during an outage of Temporal nothing is searched; afterwards the activitie
   availability.down();
   const before = calls.count('ListWorkflowExecutions');
   controlling(new Set([dead.id]), availability);
-  await throughout('nothing is sent', 1_500, () =>
-    expect(calls.count('ListWorkflowExecutions')).toBe(before),
-  );
+  await throughout('nothing is sent', 500, () => expect(calls.count('ListWorkflowExecutions')).toBe(before));
   availability.up();
   await fake.inProgress('keepCordoned Cordon');
   await handle.executeUpdate('cancel', { args: [] });
