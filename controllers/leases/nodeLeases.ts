@@ -10,17 +10,29 @@ import { newLease } from '../../node-lease/leaseObjects.ts';
 interface Deps {
   cluster: FencedCluster;
   log: Log;
+  timing?: NodeLeaseTiming;
 }
+
+interface NodeLeaseTiming {
+  /** The minimum retry interval after a rejection. */
+  readonly rejectionRetryMs: number;
+  /** The retry interval per node, which limits the requests of all nodes together. */
+  readonly rejectionRetryPerNodeMs: number;
+  /** The time after which a failing watch of Leases is logged. */
+  readonly syncWarningMs: number;
+}
+
+/** One request per second, however many nodes are rejected. */
+const defaultTiming: NodeLeaseTiming = {
+  rejectionRetryMs: 10_000,
+  rejectionRetryPerNodeMs: 1_000,
+  syncWarningMs: 5_000,
+};
 
 const leaseWorkers = 4;
 /** The key of the namespace in the queue; no node has an empty name. */
 const namespaceKey = '';
 const terminatingRetryMs = 1_000;
-/** The minimum retry interval after a rejection, and the interval per node, which limits all nodes together to one request per second. */
-const rejectionRetryMs = 10_000;
-const rejectionRetryPerNodeMs = 1_000;
-/** The time after which a failing watch of Leases is logged. */
-const syncWarningMs = 5_000;
 const remedy =
   "apply the worker's RBAC rules again: npm start -- --install, or kubectl apply --server-side -k deploy";
 
@@ -33,11 +45,12 @@ const remedy =
  * 4. A Lease of a previous Node object is left to the garbage collector, and a Lease without a node to the user who created it.
  * 5. A rejection is logged once, with the remedy, and retried slowly.
  */
-export async function runNodeLeasesController({ cluster, log }: Deps, signal: AbortSignal): Promise<void> {
+export async function runNodeLeasesController(deps: Deps, signal: AbortSignal): Promise<void> {
+  const { cluster, log } = deps;
   const { nodes, leases } = cluster;
-  if (!(await leasesSynced(cluster, log, signal))) return;
+  if (!(await leasesSynced(deps, signal))) return;
   const queue = new WorkQueue('node-leases');
-  const reconciler = new NodeLeaseReconciler({ cluster, log }, queue);
+  const reconciler = new NodeLeaseReconciler(deps, queue);
   const unsubscribe = [
     nodes.subscribe(({ type, object }) => {
       if (type !== 'Updated') queue.add(object.metadata.name);
@@ -55,10 +68,13 @@ export async function runNodeLeasesController({ cluster, log }: Deps, signal: Ab
 }
 
 /** Waits for the informer: without it every Lease would seem to be missing. Resolves with false if the signal aborts first. */
-async function leasesSynced({ leases }: FencedCluster, log: Log, signal: AbortSignal): Promise<boolean> {
+async function leasesSynced(
+  { cluster: { leases }, log, timing = defaultTiming }: Deps,
+  signal: AbortSignal,
+): Promise<boolean> {
   const warning = setTimeout(() => {
     log.warn('Node Leases could not be listed', { error: leases.lastError, remedy });
-  }, syncWarningMs);
+  }, timing.syncWarningMs);
   await leases.synced(signal).catch(() => undefined);
   clearTimeout(warning);
   return !signal.aborted;
@@ -68,13 +84,15 @@ class NodeLeaseReconciler {
   readonly #cluster: FencedCluster;
   readonly #log: Log;
   readonly #queue: WorkQueue;
+  readonly #timing: NodeLeaseTiming;
   /** Names of the Leases without a node that were logged. */
   readonly #loggedOrphans = new Set<string>();
   #isRejected = false;
 
-  constructor({ cluster, log }: Deps, queue: WorkQueue) {
+  constructor({ cluster, log, timing = defaultTiming }: Deps, queue: WorkQueue) {
     this.#cluster = cluster;
     this.#log = log;
+    this.#timing = timing;
     this.#queue = queue;
   }
 
@@ -96,6 +114,7 @@ class NodeLeaseReconciler {
       if (!isKubeError(error, 'NotFound', 'NamespaceTerminating', 'Forbidden')) throw error;
       if (isKubeError(error, 'Forbidden')) this.#recordRejection(error);
       this.#queue.add(namespaceKey);
+      const { rejectionRetryMs, rejectionRetryPerNodeMs } = this.#timing;
       const retryMs = Math.max(rejectionRetryMs, rejectionRetryPerNodeMs * this.#nodesWithoutLease().length);
       return { requeueAfterMs: retryMs * (0.5 + Math.random()) };
     }
@@ -119,7 +138,7 @@ class NodeLeaseReconciler {
       if (isKubeError(error, 'AlreadyExists')) return { requeueAfterMs: terminatingRetryMs };
       if (!isKubeError(error, 'Forbidden')) throw error;
       this.#recordRejection(error);
-      return { requeueAfterMs: rejectionRetryMs };
+      return { requeueAfterMs: this.#timing.rejectionRetryMs };
     }
   }
 

@@ -18,6 +18,8 @@ let sandbox: Sandbox;
 let c: TestCluster;
 const log = recordedLog();
 const stop = new AbortController();
+/** Short, because tests wait for them. */
+const timing = { rejectionRetryMs: 1_000, rejectionRetryPerNodeMs: 100, syncWarningMs: 1_000 };
 let running: Promise<unknown>;
 
 beforeAll(async () => {
@@ -26,7 +28,7 @@ beforeAll(async () => {
   const { cluster } = c;
   const events = new EventRecorder({ kube: cluster.kube, component: 'node-maintenance', log });
   running = Promise.all([
-    runNodeLeasesController({ cluster, log }, stop.signal),
+    runNodeLeasesController({ cluster, log, timing }, stop.signal),
     runAbandonedLeasesController({ cluster, events, log }, stop.signal),
   ]);
 });
@@ -247,7 +249,7 @@ describe('the namespace "should be created automatically" (KEP-1411 > Proposal)'
     const end = new AbortController();
     cluster.start(end.signal);
     await cluster.synced(end.signal);
-    const controller = runNodeLeasesController({ cluster, log: ownLog }, end.signal);
+    const controller = runNodeLeasesController({ cluster, log: ownLog, timing }, end.signal);
     const message = 'Node Leases could not be listed';
     await eventually('the warning to be logged', () =>
       expect(ownLog.lines).toContainEqual({
