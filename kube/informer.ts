@@ -29,6 +29,8 @@ interface CommonOptions<T extends KubeObject> {
   readonly mayBeUnserved?: boolean;
   /** A watch without any event for this long is considered dead. Default 80 s: bookmarks arrive about every minute. */
   readonly idleTimeoutMs?: number;
+  /** Interval of requests for an optional collection that the apiserver forbids or does not serve. Default 10 s. */
+  readonly optionalRetryMs?: number;
   readonly log: Log;
 }
 
@@ -48,8 +50,7 @@ export interface TransformInformerOptions<Raw extends KubeObject, T extends Kube
 export type ChangeHandler<T> = (change: Change<Readonly<T>>) => void;
 
 const maxRetryDelayMs = 5_000;
-/** Interval of requests for an optional collection that the apiserver forbids or does not serve. */
-const optionalRetryMs = 10_000;
+const defaultOptionalRetryMs = 10_000;
 const defaultIdleTimeoutMs = 80_000;
 const minWatchSeconds = 300;
 /** Events that a resumed watch has missed arrive within this time after it was accepted. */
@@ -312,7 +313,7 @@ export class Informer<T extends KubeObject, Raw extends KubeObject = T> {
     }
     this.#served = false;
     this.#markSynced();
-    await sleep(optionalRetryMs, signal);
+    await sleep(this.#options.optionalRetryMs ?? defaultOptionalRetryMs, signal);
   }
 
   async #awaitService(signal: AbortSignal): Promise<void> {
@@ -322,7 +323,7 @@ export class Informer<T extends KubeObject, Raw extends KubeObject = T> {
     this.#publish(this.#store.replace([]));
     this.#served = false;
     this.#markSynced();
-    await sleep(optionalRetryMs, signal);
+    await sleep(this.#options.optionalRetryMs ?? defaultOptionalRetryMs, signal);
   }
 
   #markSynced(): void {

@@ -201,6 +201,7 @@ describe('an informer', () => {
     const { informer, eventuallyReported, log } = startInformer({
       kube: restricted,
       optionalFor: 'a feature',
+      optionalRetryMs: 500,
     });
     await informer.synced();
     expect(informer.list()).toEqual([]);
