@@ -75,7 +75,7 @@ export class StaticPodState {
   }
 }
 
-const folderRetryMs = 30_000;
+const folderRetryMs = 5_000;
 const failureRetryMs = 5_000;
 /** Interval while a manifest is held, or an Evacuation asks for one. */
 const busyMs = 10_000;

@@ -1,6 +1,7 @@
 import { readFile, rename, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from '@jest/globals';
+import { stringify } from 'yaml';
 import type { Node } from '../../api/core.ts';
 import type { Evacuation, EvacuationStatus } from '../../api/evacuation.ts';
 import {
@@ -365,6 +366,9 @@ test('of two agents of a node, the earlier one ends with an error', async () => 
   });
   const second = host.start();
   await eventually('the second holder', async () => expect(await holder()).not.toBe(one));
+  // A change of what it holds has the first one renew its Lease now, which shows the other one to it.
+  await writeFile(join(host.hold, 'web.yaml'), stringify(manifest('web')));
+  await host.placed('other.yaml', manifest('other'));
   expect(await first.exited()).toBe(1);
   expect(first.log()).toMatch(/another agent of node .* has started since/);
   expect(await second.stop()).toBe(0);
