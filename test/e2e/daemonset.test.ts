@@ -6,12 +6,15 @@ import { generationOf, isHeld, TestDaemonSet } from '../kit/daemonSet.ts';
 import { eventuallyHolds, throughout } from '../kit/eventually.ts';
 import {
   controllers,
+  deathNoticedSoon,
   startAdmission,
   startNextWorker,
   startWorker,
   type WorkerProcess,
 } from '../kit/worker.ts';
 import { createWorld, drained, finished, type World } from '../kit/world.ts';
+
+const mortal = { ...controllers, env: deathNoticedSoon };
 
 let world: World;
 let worker: WorkerProcess;
@@ -21,7 +24,7 @@ let daemons: TestDaemonSet;
 beforeAll(async () => {
   world = await createWorld({ nodes: 3 });
   admission = startAdmission(world.sandbox);
-  worker = startWorker(world.sandbox, controllers);
+  worker = startWorker(world.sandbox, mortal);
   await Promise.all([admission.ready(), worker.ready()]);
   daemons = new TestDaemonSet(world);
   await daemons.create();
@@ -144,7 +147,7 @@ describe('The pods of a DaemonSet', () => {
   test('run again when the maintenance is complete and the next worker has removed the gate', async () => {
     const held = await eventuallyHeld('a pod waits for node-1');
     await world.patch('os-upgrade', { stage: 'Complete' });
-    worker = await startNextWorker(world, controllers);
+    worker = await startNextWorker(world, mortal);
     const running = await eventuallyOn(['node-1', 'node-2', 'node-3'], '2');
     expect(running.map(({ metadata }) => metadata.uid)).toContain(held.metadata.uid);
     await world.eventually('os-upgrade', 'it is finished', finished);

@@ -7,7 +7,7 @@ import { RELEASED_ANNOTATION } from '../../api/names.ts';
 import { resources } from '../../kube/resources.ts';
 import { type EndpointWatch, watchEndpoints } from '../kit/endpoints.ts';
 import { eventuallyHolds } from '../kit/eventually.ts';
-import { startNextWorker, startWorker, type WorkerProcess } from '../kit/worker.ts';
+import { deathNoticedSoon, startNextWorker, startWorker, type WorkerProcess } from '../kit/worker.ts';
 import { createWorld, drained, finished, type World } from '../kit/world.ts';
 
 // One replica behind a Service, with the real controllers of Deployments, ReplicaSets, EndpointSlices and budgets.
@@ -22,7 +22,7 @@ const apps: App[] = [];
 
 beforeAll(async () => {
   world = await createWorld({ nodes: nodes.length });
-  worker = startWorker(world.sandbox);
+  worker = startWorker(world.sandbox, { env: deathNoticedSoon });
   await worker.ready();
 });
 afterEach(async () => {
@@ -167,7 +167,7 @@ describe('an application of one replica', () => {
       nodes.filter((node) => node !== one.node),
       null,
     );
-    worker = await startNextWorker(world);
+    worker = await startNextWorker(world, { env: deathNoticedSoon });
     await world.eventually('crashed', 'the node is drained', drained);
     await eventuallyMoved(one);
     // Before Kubernetes 1.36 changes of a maintenance need its webhooks.
@@ -198,7 +198,7 @@ describe('an application of one replica', () => {
   test('is left to another controller if this installation does not replace pods of Deployments', async () => {
     await worker.stop();
     worker = startWorker(world.sandbox, {
-      args: ['--deployment-evacuator', 'false', '--evacuator-response', '3'],
+      args: ['--deployment-evacuator', 'false', '--evacuator-response', '1'],
     });
     await worker.ready();
     const one = await app('other');
@@ -220,7 +220,7 @@ describe('an application of one replica', () => {
 /** Returns everything that kubectl drain printed; it gives up after some seconds. */
 async function kubectlDrain({ name, node }: App): Promise<string> {
   const { bin, env, dir } = world.sandbox;
-  const args = ['drain', node, `--pod-selector=app=${name}`, '--timeout=8s'];
+  const args = ['drain', node, `--pod-selector=app=${name}`, '--timeout=4s'];
   const outcome = await promisify(execFile)(join(bin, 'kubectl'), args, { env: { ...env, HOME: dir } }).catch(
     (error: { stdout: string; stderr: string }) => error,
   );

@@ -57,6 +57,9 @@ export function startAdmission(sandbox: Sandbox): WorkerProcess {
 
 export const controllers = { args: ['--components', 'controllers'] };
 
+/** For workers that a test kills: their activities are started again after three seconds, not after half a minute. */
+export const deathNoticedSoon = { IDENTITY_LEASE_RENEW_INTERVAL: '1' };
+
 /** Starts a worker: in `npm test` that of the image, unless it is of other sources or gets other workflows. */
 export function startWorker(
   sandbox: Sandbox,
