@@ -196,7 +196,7 @@ describe('a shutdown', () => {
     const boot = await bootNode();
     await world.placePods('node-1', 1);
     const kubelet = await bus.startKubelet(bus.address, 3_600);
-    const agent = await startAgent(boot, { apiserverTimeoutSeconds: 2 });
+    const agent = await startAgent(boot, { apiserverTimeoutSeconds: 1 });
     route.close();
     await bus.powerOff();
     await toHaveLogged(agent, 'Kubelet was notified of the shutdown","cause":"NoApiserver"');

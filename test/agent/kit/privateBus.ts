@@ -9,6 +9,8 @@ import { eventuallyHolds } from '../../kit/eventually.ts';
 import { Requirement, testsWith } from '../../kit/requirements.ts';
 import type { AgentProcessOptions } from './agentProcess.ts';
 
+const bundledModules = new URL('../../kit/bundledModules.ts', import.meta.url).href;
+
 /** That of Debian's packages, whatever PATH begins with. */
 const python = '/usr/bin/python3';
 
@@ -116,6 +118,8 @@ export class PrivateBus {
 
   startAgent(options: AgentProcessOptions): Running {
     return this.run(process.execPath, [
+      '--import',
+      bundledModules,
       join(import.meta.dirname, 'agentProcess.ts'),
       JSON.stringify(options),
     ]);
