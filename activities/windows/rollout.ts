@@ -63,7 +63,11 @@ export function rollOut(
     return isUnchanged ? undefined : step;
   };
   const withinMs = () =>
-    Math.min(rollout.awaitsNodes() ? heartbeatIntervalMs : resyncEveryMs, rollout.untilEndMs());
+    Math.min(
+      rollout.awaitsNodes() ? heartbeatIntervalMs : resyncEveryMs,
+      rollout.untilEndMs(),
+      rollout.untilNextNodeMs(),
+    );
   const watched = [
     within(nodes),
     within(maintenances),
@@ -93,6 +97,7 @@ class RolloutPass {
   readonly #runningAgents: RunningAgents;
   #waitingSince: WaitingSince | undefined;
   #endMs = Number.NaN;
+  #nextNodeMs = Infinity;
 
   constructor(deps: Deps, requests: WindowRequests | undefined, previous: unknown) {
     this.#deps = deps;
@@ -109,6 +114,11 @@ class RolloutPass {
   untilEndMs(): number {
     const remainingMs = this.#endMs - this.#deps.cluster.kube.now().getTime();
     return remainingMs > 0 ? remainingMs : Infinity;
+  }
+
+  /** Returns the time until the next node may start; Infinity if that depends on a change. */
+  untilNextNodeMs(): number {
+    return Math.max(0, this.#nextNodeMs - this.#deps.cluster.kube.now().getTime());
   }
 
   awaitsNodes(): boolean {
@@ -143,6 +153,8 @@ class RolloutPass {
       reservations: this.#reservations,
       rejections: this.#rejections,
     });
+    const { rollout } = decision;
+    this.#nextNodeMs = (rollout.kind === 'Wait' ? rollout.untilMs : undefined) ?? Infinity;
     await publishWindow(deps, ref, window, decision);
     return this.#nextStep(decision, window, active);
   }

@@ -56,6 +56,8 @@ interface Wait {
   kind: 'Wait';
   reason: WaitingReason;
   message: string;
+  /** When it ends, if it ends without any change. */
+  untilMs?: number;
 }
 
 /** The input, and the facts that several rules need. All lists are sorted. */
@@ -260,7 +262,10 @@ function soaking({ rollout, outcomes, nowMs }: RolloutFacts): Wait | undefined {
   const until = Math.max(0, ...ends) + rollout.soakSeconds * 1_000;
   if (rollout.soakSeconds === 0 || nowMs >= until) return undefined;
   const time = new Date(until).toISOString();
-  return wait('Soaking', `Soaking after the last node; the next node starts at ${time}.`);
+  return {
+    ...wait('Soaking', `Soaking after the last node; the next node starts at ${time}.`),
+    untilMs: until,
+  };
 }
 
 function noNodeInService({ remaining, outOfService }: RolloutFacts): Wait | undefined {

@@ -427,6 +427,12 @@ describe('no node starts', () => {
   });
 });
 
+test('a rollout that soaks says when it continues without any change', () => {
+  const soaking = { rollout: { soakSeconds: 60 }, outcomes: { n1: succeeded(30) } };
+  const untilMs = Date.parse('2026-11-21T12:00:30Z');
+  expect(decideRollout(inputOf(soaking))).toMatchObject({ reason: 'Soaking', untilMs });
+});
+
 test('a rollout is done when every node has succeeded, or none is selected', () => {
   const done = { n1: succeeded(), n2: succeeded(), n3: succeeded(), n4: succeeded() };
   expect(decideRollout(inputOf({ outcomes: done }))).toEqual({ kind: 'Done' });
