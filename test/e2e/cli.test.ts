@@ -23,6 +23,7 @@ import { trimPod } from '../../kube/transform.ts';
 import { kubectlOf, succeeds } from '../api/kubectl.ts';
 import { kubeconfigOf } from '../kit/account.ts';
 import { eventually, eventuallyHolds } from '../kit/eventually.ts';
+import { sendHeartbeats } from '../kit/heartbeats.ts';
 import { gate, ofPool, ReadinessPolicies, readinessPolicy } from '../kit/readiness.ts';
 import { startWorker, type WorkerProcess } from '../kit/worker.ts';
 import { createWorld, finished, type World } from '../kit/world.ts';
@@ -182,12 +183,12 @@ describe('a maintenance whose pod cannot leave', () => {
   });
 
   test('makes --wait time out', async () => {
-    const answer = await maintenance('advance', name, '--to', 'Drain', '--wait', '--timeout', '6s');
+    const answer = await maintenance('advance', name, '--to', 'Drain', '--wait', '--timeout', '4s');
     expect(answer).toMatchObject({
       code: 1,
       stdout: 'nodemaintenance/rack-2 is already in stage Drain\n',
       stderr: expect.stringMatching(
-        /\nerror: nodemaintenance\/rack-2: timed out after 6s, still waiting for /,
+        /\nerror: nodemaintenance\/rack-2: timed out after 4s, still waiting for /,
       ),
     });
     expect(answer.stderr).toContain(`waiting for default/${pod} on node-2, which cannot leave: `);
@@ -530,6 +531,7 @@ describe('a window', () => {
   });
 
   test('advances a node, and lists it as succeeded', async () => {
+    const stop = sendHeartbeats(world.kube, () => ['node-4']);
     expect(await succeeds(maintenance('window', 'advance', 'os-patch', '--node', 'node-4'))).toBe(
       'maintenancewindow/os-patch marked node-4 as done: uncordoned when Ready, immediately if failed\n',
     );
@@ -539,6 +541,7 @@ describe('a window', () => {
         nodes: [{ node: 'node-4', state: 'Succeeded', stage: 'Complete' }],
       }),
     );
+    stop();
     expect((await world.node('node-4')).spec.unschedulable ?? false).toBe(false);
   });
 

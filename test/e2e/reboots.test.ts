@@ -9,7 +9,7 @@ import { resources } from '../../kube/resources.ts';
 import { kubectlOf, succeeds } from '../api/kubectl.ts';
 import { eventually, throughout } from '../kit/eventually.ts';
 import { RebootingHost } from '../kit/rebootingHost.ts';
-import { startNextWorker, startWorker, type WorkerProcess } from '../kit/worker.ts';
+import { deathNoticedSoon, startNextWorker, startWorker, type WorkerProcess } from '../kit/worker.ts';
 import { createWorld, type World } from '../kit/world.ts';
 import { Windows } from './windows.ts';
 
@@ -26,7 +26,8 @@ const hosts = new Map<string, RebootingHost>();
 beforeAll(async () => {
   world = await createWorld({ nodes: Object.values(pools).flat().length });
   windows = await Windows.in(world, pools);
-  worker = startWorker(world.sandbox);
+  windows.sendHeartbeats();
+  worker = startWorker(world.sandbox, { env: deathNoticedSoon });
   await worker.ready();
   await windows.setBudget(3);
   const { kube, sandbox } = world;
@@ -35,7 +36,7 @@ beforeAll(async () => {
 });
 
 afterAll(async () => {
-  for (const host of hosts.values()) await host.close();
+  await Promise.all([...hosts.values()].map((one) => one.close()));
   await worker?.kill();
   windows?.close();
   await world?.close();
@@ -87,7 +88,7 @@ describe('a window that reboots nodes', () => {
     const run = await windows.open('reboots');
     await eventually('the first reboot', async () => expect(await host('node-1').reboots()).toHaveLength(1));
     await worker.kill();
-    worker = await startNextWorker(world);
+    worker = await startNextWorker(world, { env: deathNoticedSoon });
     await worker.ready();
     expect(await run.result()).toMatchObject({ done: 2, failed: [], remaining: 0 });
     expect(mostOut()).toBe(1);

@@ -11,7 +11,7 @@ import { nodeResultOf } from '../../domain/windows/nodeResult.ts';
 import { type Resource, resources } from '../../kube/resources.ts';
 import { eventually, throughout } from '../kit/eventually.ts';
 import { gate, ofPool, ReadinessPolicies, readinessPolicy } from '../kit/readiness.ts';
-import { startNextWorker, startWorker, type WorkerProcess } from '../kit/worker.ts';
+import { deathNoticedSoon, startNextWorker, startWorker, type WorkerProcess } from '../kit/worker.ts';
 import { isTainted, pod, Windows, work } from './windows.ts';
 import { createWorld, drained, type World } from '../kit/world.ts';
 
@@ -29,7 +29,8 @@ const pools = {
 beforeAll(async () => {
   world = await createWorld({ nodes: Object.values(pools).flat().length });
   windows = await Windows.in(world, pools);
-  worker = startWorker(world.sandbox);
+  windows.sendHeartbeats();
+  worker = startWorker(world.sandbox, { env: deathNoticedSoon });
   await worker.ready();
 });
 
@@ -86,7 +87,7 @@ describe('a window with a Job', () => {
     const run = await windows.open('os-patch');
     await eventually('the first Job', async () => expect(await windows.jobsOf('os-patch')).not.toEqual([]));
     await worker.kill();
-    worker = await startNextWorker(world);
+    worker = await startNextWorker(world, { env: deathNoticedSoon });
     await worker.ready();
     expect(await run.result()).toEqual({ name: 'os-patch', nodes: 4, done: 4, failed: [], remaining: 0 });
     expect(mostOut()).toBe(1);

@@ -18,6 +18,7 @@ import { resources } from '../../kube/resources.ts';
 import type { WindowOutcome } from '../../workflows/windows/maintenanceWindow.ts';
 import type { WindowRunProgress } from '../../workflows/windows/run.ts';
 import { eventually } from '../kit/eventually.ts';
+import { sendHeartbeats } from '../kit/heartbeats.ts';
 import { ofPool } from '../kit/readiness.ts';
 import type { World } from '../kit/world.ts';
 
@@ -45,6 +46,7 @@ export class Windows {
   readonly #world: World;
   readonly #nodes: Informer<Node>;
   readonly #end = new AbortController();
+  #stopHeartbeats: () => void = () => undefined;
 
   private constructor(world: World) {
     this.#world = world;
@@ -61,7 +63,18 @@ export class Windows {
     return windows;
   }
 
+  /** Sends the heartbeats of nodes that are out of service more often, until it is closed: a window waits for them. */
+  sendHeartbeats(): void {
+    this.#stopHeartbeats = sendHeartbeats(this.#world.kube, () =>
+      this.#nodes
+        .list()
+        .filter(isOutOfService)
+        .map(({ metadata }) => metadata.name),
+    );
+  }
+
   close(): void {
+    this.#stopHeartbeats();
     this.#end.abort();
   }
 
