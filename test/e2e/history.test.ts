@@ -94,21 +94,23 @@ test('an audit outlives the runs of its maintenance, by what the object and its 
     ]),
   );
 
-  const page = await report();
+  const { sandbox } = world;
+  const unreachable = { ...sandbox, env: { ...sandbox.env, TEMPORAL_ADDRESS: '127.0.0.1:1' } };
+  const [page, drawn, apart] = await Promise.all([
+    report(),
+    reported(),
+    kubectlOf(unreachable)(['maintenance', 'report', name]),
+  ]);
   expect(page).toMatchObject({ code: 0, stderr: '' });
   expect(page.stdout).toMatch(/^<!doctype html>\n[^]*<h1>audited<\/h1>[^]*<\/html>\n$/);
   expect(page.stdout).toContain('reported generation 1: stage Drain, requested by user sandbox-admin');
   const stages = ({ timelines }: Report) => timelines[0]?.rows.map((row) => row.name);
-  const drawn = await reported();
   expect(drawn).toMatchObject({
     state: 'complete: its nodes were returned to service',
     reason: 'ticket 4711',
     nodes: [{ node: 'node-1', state: 'returned' }],
   });
   expect(stages(drawn)).toEqual(['Cordon', 'Drain', 'Complete']);
-  const { sandbox } = world;
-  const unreachable = { ...sandbox, env: { ...sandbox.env, TEMPORAL_ADDRESS: '127.0.0.1:1' } };
-  const apart = await kubectlOf(unreachable)(['maintenance', 'report', name]);
   expect(apart).toMatchObject({
     code: 0,
     stderr: expect.stringMatching(/^note: The history could not be read, .*127\.0\.0\.1:1/),
@@ -117,12 +119,12 @@ test('an audit outlives the runs of its maintenance, by what the object and its 
   expect(apart.stdout).toContain('changed the spec last, to generation 2: stage Complete');
 
   await runsExpired();
-  expect(await reported()).toMatchObject({
+  const [redrawn, left, kept] = await Promise.all([reported(), history(name), exported()]);
+  expect(redrawn).toMatchObject({
     unknown: expect.arrayContaining([
       expect.stringMatching(/^Temporal has no run of this maintenance any more/),
     ]),
   });
-  const left = await history(name);
   expect(left).toMatchObject({ code: 0 });
   expect(left.stderr).toMatch(
     /^note: namespace default of Temporal at \S+, which keeps the history of a closed run for 24h, has no run of NodeMaintenance "audited" any more: this is what the object and its Events hold\n$/,
@@ -134,7 +136,7 @@ test('an audit outlives the runs of its maintenance, by what the object and its 
   expect(left.stdout).toMatch(
     / node-maintenance +Event WorkflowRestarted: Workflow node-maintenance-audited /,
   );
-  expect(await exported()).toMatchObject({ runs: [], object: { metadata: { name } } });
+  expect(kept).toMatchObject({ runs: [], object: { metadata: { name } } });
 
   const { uid = '' } = (await world.maintenance(name))?.metadata ?? {};
   await world.kube.delete(resources.nodeMaintenances, { name }, { uid });
@@ -143,12 +145,12 @@ test('an audit outlives the runs of its maintenance, by what the object and its 
     () => world.maintenance(name),
     (one) => one === undefined,
   );
-  const eventsOnly = await history(name);
+  const [eventsOnly, rest, remembered] = await Promise.all([history(name), exported(), reported()]);
   expect(eventsOnly).toMatchObject({ code: 0, stderr: left.stderr });
   expect(eventsOnly.stdout).toContain('Event Completed: ');
   expect(eventsOnly.stdout).not.toContain('started stage Drain');
-  expect(await exported()).toMatchObject({ runs: [], object: null });
-  expect((await reported()).actions.map(({ what }) => what)).toContainEqual(
+  expect(rest).toMatchObject({ runs: [], object: null });
+  expect(remembered.actions.map(({ what }) => what)).toContainEqual(
     expect.stringContaining('Event Completed: '),
   );
 
@@ -162,12 +164,12 @@ test('an audit outlives the runs of its maintenance, by what the object and its 
       `involvedObject.name=${name}`,
     ]),
   );
-  expect(await report()).toMatchObject({
+  const [unknown, nothing] = await Promise.all([report(), history(name)]);
+  expect(unknown).toMatchObject({
     code: 1,
     stdout: '',
     stderr: expect.stringContaining('error: nothing is known of NodeMaintenance "audited": '),
   });
-  const nothing = await history(name);
   expect(nothing).toMatchObject({ code: 1, stdout: '' });
   expect(nothing.stderr).toContain(
     'error: nothing is left of NodeMaintenance "audited": namespace default of Temporal at',
