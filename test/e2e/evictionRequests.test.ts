@@ -7,13 +7,16 @@ import { resources } from '../../kube/resources.ts';
 import { kubectlOf, succeeds } from '../api/kubectl.ts';
 import { eventually } from '../kit/eventually.ts';
 import { recordRequests, type RequestRecord } from '../kit/requestRecord.ts';
-import { startNextWorker, startWorker, type WorkerProcess } from '../kit/worker.ts';
+import { deathNoticedSoon, startNextWorker, startWorker, type WorkerProcess } from '../kit/worker.ts';
 import { createWorld, drained, finished, type World } from '../kit/world.ts';
 
 // Drains by EvictionRequests of lifecycle.k8s.io (KEP-4563), which the controller of this project serves.
 
-const byRequests = { args: ['--eviction-api', 'lifecycle', '--eviction-request-controller', 'true'] };
-const unserved = { args: ['--eviction-api', 'auto', '--eviction-request-response', '3'] };
+const byRequests = {
+  args: ['--eviction-api', 'lifecycle', '--eviction-request-controller', 'true'],
+  env: deathNoticedSoon,
+};
+const unserved = { args: ['--eviction-api', 'auto', '--eviction-request-response', '1'] };
 
 let world: World;
 let worker: WorkerProcess;

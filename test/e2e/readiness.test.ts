@@ -66,7 +66,7 @@ afterAll(async () => {
   await world?.close();
 });
 
-const env = { READINESS_GRACE: '10' };
+const env = { READINESS_GRACE: '5' };
 const start = () => startWorker(world.sandbox, { ...controllers, env });
 const startNext = () => startNextWorker(world, { ...controllers, env });
 
