@@ -1,23 +1,56 @@
 import type { DrainPlanEntry } from '../../api/nodeMaintenance.ts';
 import { drainPlanProblems } from '../../domain/drain/plan.ts';
+import { type Resource, resources } from '../../kube/resources.ts';
 import type { Sandbox } from '../../sandbox/sandbox.ts';
+import { allowed, type DryRuns, dryRunsIn } from '../kit/dryRuns.ts';
 import { releaseSandbox, testSandbox } from '../kit/sandbox.ts';
 import { type Kubectl, kubectlOf, succeeds } from './kubectl.ts';
 import { entry, evacuation, maintenance, selecting, selectingFields } from './objects.ts';
 
 let sandbox: Sandbox | undefined;
 let kubectl: Kubectl;
+let dryRuns: DryRuns | undefined;
 
 beforeAll(async () => {
   sandbox = await testSandbox();
   kubectl = kubectlOf(sandbox);
+  dryRuns = await dryRunsIn(sandbox);
 });
 
-afterAll(() => releaseSandbox(sandbox));
+afterAll(async () => {
+  dryRuns?.close();
+  await releaseSandbox(sandbox);
+});
 
-/** Asks the apiserver without storing anything. */
-const tryCreate = (object: object) =>
-  kubectl(['create', '--dry-run=server', '-o', 'json', '-f', '-'], object);
+/** An object, as far as the tests read it. */
+interface Stored {
+  spec: {
+    stage?: string;
+    drainPlan?: DrainPlanEntry[];
+    progressDeadlineSeconds?: number;
+    evacuators?: object[];
+  };
+}
+
+/** Returns why the apiserver rejects an object. */
+async function rejectionOf(resource: Resource, object: object): Promise<string> {
+  const { rejection } = await asked().create(resource, object);
+  return withoutShownValue(rejection);
+}
+
+/** Returns what the apiserver would store. */
+async function accepted(resource: Resource, object: object): Promise<Stored> {
+  const { object: stored, ...verdict } = await asked().create(resource, object);
+  expect(verdict).toMatchObject(allowed);
+  return stored as Stored;
+}
+
+function asked(): DryRuns {
+  if (dryRuns === undefined) throw new Error('The sandbox has not started');
+  return dryRuns;
+}
+
+const { nodeMaintenances, evacuations } = resources;
 
 const postgres = { matchLabels: { app: 'postgres' } };
 const max = 2147483647;
@@ -96,7 +129,7 @@ describe('a NodeMaintenance is accepted', () => {
       },
     },
   ])('$when', async ({ spec }) => {
-    const created = JSON.parse(await succeeds(tryCreate(maintenance('api-taken', spec))));
+    const created = await accepted(nodeMaintenances, maintenance('api-taken', spec));
     const { drainPlan, ...rest } = spec as { drainPlan?: DrainPlanEntry[] };
     expect(created.spec).toMatchObject(rest);
     expect(created.spec.drainPlan).toEqual(expect.arrayContaining(drainPlan ?? []));
@@ -105,7 +138,7 @@ describe('a NodeMaintenance is accepted', () => {
 });
 
 test('a NodeMaintenance without a stage is Idle', async () => {
-  const created = JSON.parse(await succeeds(tryCreate(maintenance('api-default'))));
+  const created = await accepted(nodeMaintenances, maintenance('api-default'));
   expect(created.spec.stage).toBe('Idle');
 });
 
@@ -153,12 +186,8 @@ describe('a drainPlan is rejected by the apiserver, and by the domain,', () => {
       want: duplicate,
     },
   ])('when $when', async ({ drainPlan, want }) => {
-    const { code, stderr } = await tryCreate(maintenance('api-rejected', { drainPlan }));
-    const line = `spec.drainPlan: Invalid value: ${want}`;
-    expect({ code, stderr: withoutShownValue(stderr) }).toEqual({
-      code: 1,
-      stderr: expect.stringContaining(line),
-    });
+    const rejection = await rejectionOf(nodeMaintenances, maintenance('api-rejected', { drainPlan }));
+    expect(rejection).toContain(`spec.drainPlan: Invalid value: ${want}`);
     expect(drainPlanProblems(drainPlan)).not.toEqual([]);
   });
 });
@@ -287,11 +316,7 @@ describe('a NodeMaintenance is rejected', () => {
       want: `spec.nodeSelector.nodeSelectorTerms[0].matchFields[0]: Invalid value: ${onlyOneNode}`,
     })),
   ])('when $when', async ({ spec, want }) => {
-    const { code, stderr } = await tryCreate(maintenance('api-rejected', spec));
-    expect({ code, stderr: withoutShownValue(stderr) }).toEqual({
-      code: 1,
-      stderr: expect.stringContaining(want),
-    });
+    expect(await rejectionOf(nodeMaintenances, maintenance('api-rejected', spec))).toContain(want);
   });
 });
 
@@ -319,7 +344,7 @@ describe('the stage of a NodeMaintenance', () => {
   const moves = stages.flatMap((from, i) => stages.map((to, j) => ({ from, to, forward: j >= i })));
 
   test.each(moves.filter(({ forward }) => forward))('may go from $from to $to', async ({ from, to }) => {
-    expect(await patched(from, { stage: to })).toEqual({ code: 0, stderr: '' });
+    expect(await patched(from, { stage: to })).toEqual(allowed);
   });
 
   test.each(moves.filter(({ forward }) => !forward))(
@@ -328,13 +353,13 @@ describe('the stage of a NodeMaintenance', () => {
       const defaulted = to === 'Idle' ? ' (the default when stage is left out)' : '';
       const remedy = from === 'Complete' ? createNew : uncordonFirst;
       const want = `spec.stage: Invalid value: stage cannot go from ${from} back to ${to}${defaulted}: ${order} ${remedy}`;
-      expect(await patched(from, { stage: to })).toEqual({ code: 1, stderr: expect.stringContaining(want) });
+      expect((await patched(from, { stage: to })).rejection).toContain(want);
     },
   );
 
   test('cannot be removed after Idle, because a missing stage means Idle', async () => {
-    const { stderr } = await patched('Cordon', { stage: null });
-    expect(stderr).toContain(
+    const { rejection } = await patched('Cordon', { stage: null });
+    expect(rejection).toContain(
       `stage cannot go from Cordon back to Idle (the default when stage is left out): ${order} ${uncordonFirst}`,
     );
   });
@@ -346,43 +371,32 @@ describe('the stage of a NodeMaintenance', () => {
     { when: 'extended', drainPlan: [entry('Default', 1), entry('Default', 2)] },
     { when: 'removed', drainPlan: null },
   ])('its drainPlan cannot be $when', async ({ drainPlan }) => {
-    expect(await patched('Idle', { drainPlan })).toEqual({
-      code: 1,
-      stderr: expect.stringContaining(immutable),
-    });
+    expect((await patched('Idle', { drainPlan })).rejection).toContain(immutable);
   });
 
   test('its nodeSelector and reason may change in the middle of a drain', async () => {
     const change = { nodeSelector: selecting({ key: 'rack', operator: 'Exists' }), reason: 'firmware 2.4' };
-    expect(await patched('Drain', change)).toEqual({ code: 0, stderr: '' });
+    expect(await patched('Drain', change)).toEqual(allowed);
   });
 });
 
 test('a drainPlan cannot be added later', async () => {
   await succeeds(kubectl(['create', '-f', '-'], maintenance('api-planless')));
-  const { stderr } = await patched('planless', { drainPlan: [entry('Default', 1)] });
+  const { rejection } = await patched('planless', { drainPlan: [entry('Default', 1)] });
   await deleted('nm', ['api-planless']);
-  expect(stderr).toContain('spec.drainPlan: Invalid value: drainPlan is immutable');
+  expect(rejection).toContain('spec.drainPlan: Invalid value: drainPlan is immutable');
 });
 
 /** Patches api-<name> without storing anything. */
-async function patched(name: string, spec: object): Promise<{ code: number; stderr: string }> {
-  const patch = JSON.stringify({ spec });
-  const { code, stderr } = await kubectl([
-    'patch',
-    'nm',
-    `api-${name.toLowerCase()}`,
-    '--dry-run=server',
-    '--type=merge',
-    '-p',
-    patch,
-  ]);
-  return { code, stderr: withoutShownValue(stderr) };
+async function patched(name: string, spec: object): Promise<{ rejection: string; warnings: string[] }> {
+  const key = { name: `api-${name.toLowerCase()}` };
+  const { rejection, warnings } = await asked().patch(nodeMaintenances, key, { spec });
+  return { rejection: withoutShownValue(rejection), warnings };
 }
 
-/** The apiserver repeats the value, or its type, before the message of a rule; kubectl shows one line for each. */
-function withoutShownValue(stderr: string): string {
-  return stderr.replaceAll(
+/** The apiserver repeats the value, or its type, before the message of a rule. */
+function withoutShownValue(rejection: string): string {
+  return rejection.replaceAll(
     /(Invalid value: )(?:"(?:array|object|string)"|\[.*?\]|\{.*?\}|map\[.*?\]|"\w+"): (?=[a-z])/g,
     '$1',
   );
@@ -394,14 +408,14 @@ async function deleted(resource: string, names: string[]): Promise<void> {
 
 describe('an Evacuation', () => {
   test('needs only a podRef', async () => {
-    const created = JSON.parse(await succeeds(tryCreate(evacuation('api-e'))));
+    const created = await accepted(evacuations, evacuation('api-e'));
     expect(created.spec.progressDeadlineSeconds).toBe(1800);
   });
 
   // KEP-4212 › Drain
   test("accepts the KEP's evacuators", async () => {
     const evacuators = [{ evacuatorClass: 'deployment.apps.k8s.io', priority: 10000, role: 'controller' }];
-    const created = JSON.parse(await succeeds(tryCreate(evacuation('api-e', { evacuators }))));
+    const created = await accepted(evacuations, evacuation('api-e', { evacuators }));
     expect(created.spec.evacuators).toEqual(evacuators);
   });
 
@@ -420,24 +434,18 @@ describe('an Evacuation', () => {
       want: 'spec.evacuators[1]: Duplicate value',
     },
   ])('is rejected when $when', async ({ spec, want }) => {
-    const { code, stderr } = await tryCreate(evacuation('api-e', spec));
-    expect({ code, stderr }).toEqual({ code: 1, stderr: expect.stringContaining(want) });
+    expect(await rejectionOf(evacuations, evacuation('api-e', spec))).toContain(want);
   });
 
   test('cannot move to another pod', async () => {
     await succeeds(kubectl(['create', '-f', '-'], evacuation('api-moved')));
-    const patch = JSON.stringify({ spec: { podRef: { name: 'other', uid: 'other' } } });
-    const { stderr } = await kubectl([
-      'patch',
-      'evac',
-      'api-moved',
-      '--dry-run=server',
-      '--type=merge',
-      '-p',
-      patch,
-    ]);
+    const key = { namespace: 'default', name: 'api-moved' };
+    const patch = { spec: { podRef: { name: 'other', uid: 'other' } } };
+    const { rejection } = await asked().patch(evacuations, key, patch);
     await deleted('evac', ['api-moved']);
-    expect(stderr).toContain('podRef is immutable: delete this Evacuation and create one for the other pod');
+    expect(rejection).toContain(
+      'podRef is immutable: delete this Evacuation and create one for the other pod',
+    );
   });
 });
 

@@ -1,26 +1,68 @@
+import { parseArgs } from 'node:util';
 import { parseAllDocuments } from 'yaml';
 import { customResourceDefinitions } from '../../api/crd.ts';
 import type { Sandbox } from '../../sandbox/sandbox.ts';
+import { type Impersonation, impersonationIn } from '../kit/impersonation.ts';
 import { releaseSandbox, testSandbox } from '../kit/sandbox.ts';
 import { type Kubectl, kubectlOf, succeeds } from './kubectl.ts';
 
 let sandbox: Sandbox | undefined;
 let kubectl: Kubectl;
+let as: Impersonation;
+let groups: Map<string, string>;
 
 beforeAll(async () => {
   sandbox = await testSandbox();
   kubectl = kubectlOf(sandbox);
+  as = await impersonationIn(sandbox);
+  groups = await apiGroups();
 });
 
-afterAll(() => releaseSandbox(sandbox));
+afterAll(async () => {
+  as?.close();
+  await releaseSandbox(sandbox);
+});
 
 const worker = 'system:serviceaccount:node-maintenance:node-maintenance-worker';
 const admission = 'system:serviceaccount:node-maintenance:node-maintenance-admission';
 
-/** `kubectl auth can-i` answers by its output, and by its exit code. */
-async function may(user: string, action: string): Promise<string> {
-  const { stdout } = await kubectl(['auth', 'can-i', ...action.split(' '), '--as', user]);
-  return stdout.trim();
+/** The API groups of resources, by their plural names. */
+async function apiGroups(): Promise<Map<string, string>> {
+  const listed = (await succeeds(kubectl(['api-resources', '-o', 'name']))).trim().split('\n');
+  const named = listed.map((name) => name.split(/\.(.*)/s));
+  // Of several groups, kubectl takes the first.
+  return new Map(named.toReversed().map(([plural = '', group = '']) => [plural, group]));
+}
+
+/** Answers as `kubectl auth can-i <action> --as <user>`: an action is `<verb> <resource>[/<name>]`, with options. */
+async function may(user: string, action: string): Promise<'yes' | 'no'> {
+  const { values, positionals } = parseArgs({
+    args: action.split(' '),
+    options: {
+      subresource: { type: 'string' },
+      namespace: { type: 'string', short: 'n', default: 'default' },
+      'all-namespaces': { type: 'boolean' },
+    },
+    allowPositionals: true,
+  });
+  const [verb, what = ''] = positionals;
+  const [resource = '', name] = what.split('/');
+  const resourceAttributes = {
+    verb,
+    group: groups.get(resource) ?? '',
+    resource,
+    ...(name !== undefined && { name }),
+    ...(values.subresource !== undefined && { subresource: values.subresource }),
+    namespace: values['all-namespaces'] ? '' : values.namespace,
+  };
+  const path = '/apis/authorization.k8s.io/v1/selfsubjectaccessreviews';
+  const review = {
+    apiVersion: 'authorization.k8s.io/v1',
+    kind: 'SelfSubjectAccessReview',
+    spec: { resourceAttributes },
+  };
+  const { body } = await as.send(user, { method: 'POST', path, body: review });
+  return (body as { status: { allowed: boolean } }).status.allowed ? 'yes' : 'no';
 }
 
 describe('the worker may', () => {

@@ -1,15 +1,16 @@
 import type { NodeMaintenance } from '../../api/nodeMaintenance.ts';
+import { resources } from '../../kube/resources.ts';
 import type { Sandbox } from '../../sandbox/sandbox.ts';
 import { testCluster, type TestCluster } from '../kit/cluster.ts';
+import { type DryRuns, dryRunsIn, type Verdict } from '../kit/dryRuns.ts';
 import { eventually } from '../kit/eventually.ts';
 import { releaseSandbox, testSandbox } from '../kit/sandbox.ts';
 import { usersDropped, userWith } from '../kit/users.ts';
-import { type Answer, type Kubectl, kubectlOf, succeeds } from './kubectl.ts';
 import { maintenance, selecting } from './objects.ts';
 
 let sandbox: Sandbox;
 let c: TestCluster;
-let kubectl: Kubectl;
+let dryRuns: DryRuns;
 /** May maintain every node; may also delete pods in one namespace; in all of them. */
 let maintainer: string;
 let tenant: string;
@@ -25,7 +26,7 @@ const deletePods = { rules: [{ apiGroups: [''], resources: ['pods'], verbs: ['de
 
 beforeAll(async () => {
   sandbox = await testSandbox();
-  kubectl = kubectlOf(sandbox);
+  dryRuns = await dryRunsIn(sandbox);
   c = await testCluster(sandbox, { prefix: 'deadline' });
   [maintainer, tenant, administrator] = await Promise.all([
     userWith(c, everyNode),
@@ -33,12 +34,13 @@ beforeAll(async () => {
     userWith(c, everyNode, deletePods),
   ]);
   await eventually('the permissions to take effect', async () => {
-    for (const user of [maintainer, tenant]) await succeeds(created(report, user));
-    await succeeds(created(deletes, administrator));
+    for (const user of [maintainer, tenant]) expect(await created(report, user)).toMatchObject(accepted);
+    expect(await created(deletes, administrator)).toMatchObject(accepted);
   });
 });
 
 afterAll(async () => {
+  dryRuns?.close();
   if (c !== undefined) await usersDropped(c);
   await c?.close();
   await releaseSandbox(sandbox);
@@ -47,14 +49,11 @@ afterAll(async () => {
 const report = { after: '2h' };
 const deletes = { after: '2h', onDeadline: 'Delete' };
 
-const as = (user: string | undefined) => (user === undefined ? [] : ['--as', user]);
+const accepted = { rejection: '' };
 
 /** Asks the apiserver without storing anything. */
-const created = (drainDeadline: object, user?: string): Promise<Answer> =>
-  kubectl(
-    ['create', '--dry-run=server', '-o', 'json', '-f', '-', ...as(user)],
-    maintenance('deadline', { drainDeadline }),
-  );
+const created = (drainDeadline: object, user?: string): Promise<Verdict> =>
+  dryRuns.create(resources.nodeMaintenances, maintenance('deadline', { drainDeadline }), user);
 
 const windowOf = (drainDeadline: object) => ({
   apiVersion: 'nodemaintenance.k8s.io/v1alpha1',
@@ -67,24 +66,24 @@ const windowOf = (drainDeadline: object) => ({
   },
 });
 
-const createdWindow = (drainDeadline: object, user?: string): Promise<Answer> =>
-  kubectl(['create', '--dry-run=server', '-f', '-', ...as(user)], windowOf(drainDeadline));
+const createdWindow = (drainDeadline: object, user?: string): Promise<Verdict> =>
+  dryRuns.create(resources.maintenanceWindows, windowOf(drainDeadline), user);
 
 /** Creates a maintenance as the administrator of the cluster, and patches it without storing that. */
-async function patched(spec: object, patch: object, user?: string): Promise<Answer> {
-  const name = c.named('patched');
-  await succeeds(kubectl(['create', '-f', '-'], maintenance(name, spec)));
+async function patched(spec: object, patch: object, user?: string): Promise<Verdict> {
+  const key = { name: c.named('patched') };
+  const object = maintenance(key.name, spec) as NodeMaintenance;
+  const { uid = '' } = (await c.admin.create(resources.nodeMaintenances, object)).metadata;
   try {
-    const options = ['--dry-run=server', '--type=merge', '-p', JSON.stringify({ spec: patch })];
-    return await kubectl(['patch', 'nm', name, ...options, ...as(user)]);
+    return await dryRuns.patch(resources.nodeMaintenances, key, { spec: patch }, user);
   } finally {
-    await kubectl(['patch', 'nm', name, '--type=merge', '-p', '{"spec":{"stage":"Complete"}}']);
-    await kubectl(['delete', 'nm', name, '--wait=false']);
+    await c.admin.mergePatch(resources.nodeMaintenances, key, { spec: { stage: 'Complete' } });
+    await c.admin.delete(resources.nodeMaintenances, key, { uid });
   }
 }
 
 test('A deadline reports by default, and notifies an hour and a quarter of an hour before', async () => {
-  const { spec } = JSON.parse(await succeeds(created(report))) as NodeMaintenance;
+  const { spec } = (await created(report)).object as NodeMaintenance;
   expect(spec.drainDeadline).toEqual({
     after: '2h',
     onDeadline: 'Report',
@@ -134,31 +133,26 @@ describe('a deadline is rejected', () => {
       message: 'must have at most 16 items',
     },
   ])('when $when', async ({ with: deadline, message }) => {
-    const { code, stderr } = await created(deadline);
-    expect(code).toBe(1);
-    expect(stderr).toContain(message);
+    expect((await created(deadline)).rejection).toContain(message);
   });
 
   test('when the template of a window has one time for all openings', async () => {
-    await succeeds(createdWindow(report));
-    expect(await createdWindow({ at: '2026-01-01T00:00:00Z' })).toMatchObject({
-      code: 1,
-      stderr: expect.stringContaining('the window opens many times: use after'),
-    });
+    expect(await createdWindow(report)).toMatchObject(accepted);
+    const { rejection } = await createdWindow({ at: '2026-01-01T00:00:00Z' });
+    expect(rejection).toContain('the window opens many times: use after');
   });
 
   test('when it is removed after Idle', async () => {
     const removed = { drainDeadline: null };
-    await succeeds(patched({ drainDeadline: report }, removed));
-    const answer = await patched({ stage: 'Drain', drainDeadline: report }, removed);
-    expect(answer.stderr).toContain('drainDeadline cannot be removed after Idle: set onDeadline to Report');
+    expect(await patched({ drainDeadline: report }, removed)).toMatchObject(accepted);
+    const { rejection } = await patched({ stage: 'Drain', drainDeadline: report }, removed);
+    expect(rejection).toContain('drainDeadline cannot be removed after Idle: set onDeadline to Report');
   });
 });
 
 describe('Delete', () => {
   const denied = {
-    code: 1,
-    stderr: expect.stringContaining(
+    rejection: expect.stringContaining(
       'may not delete pods in all namespaces, which Delete requires: request the verb delete on pods in a ClusterRole, or set onDeadline to Report',
     ),
   };
@@ -168,8 +162,8 @@ describe('Delete', () => {
       expect(await created(deletes, user)).toMatchObject(denied);
       expect(await createdWindow(deletes, user)).toMatchObject(denied);
     }
-    await succeeds(created(deletes, administrator));
-    await succeeds(createdWindow(deletes, administrator));
+    expect(await created(deletes, administrator)).toMatchObject(accepted);
+    expect(await createdWindow(deletes, administrator)).toMatchObject(accepted);
   });
 
   test.each([
@@ -187,13 +181,14 @@ describe('Delete', () => {
     { what: 'start the drain', spec: { drainDeadline: deletes }, patch: { stage: 'Drain' } },
   ])('is not for others to $what', async ({ spec, patch }) => {
     expect(await patched(spec, patch, maintainer)).toMatchObject(denied);
-    await succeeds(patched(spec, patch, administrator));
+    expect(await patched(spec, patch, administrator)).toMatchObject(accepted);
   });
 
   test.each([
     { what: 'turn it off', patch: { drainDeadline: { onDeadline: 'Report' } } },
     { what: 'complete the maintenance', patch: { stage: 'Complete' } },
   ])('is for any maintainer to $what', async ({ patch }) => {
-    await succeeds(patched({ stage: 'Drain', drainDeadline: deletes }, patch, maintainer));
+    const verdict = await patched({ stage: 'Drain', drainDeadline: deletes }, patch, maintainer);
+    expect(verdict).toMatchObject(accepted);
   });
 });

@@ -1,6 +1,9 @@
 import fc from 'fast-check';
-import type { DrainPlanEntry } from '../../api/nodeMaintenance.ts';
+import type { DrainPlanEntry, NodeMaintenance } from '../../api/nodeMaintenance.ts';
 import { compareEntries, completeDrainPlan, entryKey } from '../../domain/drain/plan.ts';
+import { connectKube, type Kube } from '../../kube/client.ts';
+import { silentLog } from '../../kube/log.ts';
+import { resources } from '../../kube/resources.ts';
 import type { Sandbox } from '../../sandbox/sandbox.ts';
 import { releaseSandbox, testSandbox } from '../kit/sandbox.ts';
 import { type Kubectl, kubectlOf, succeeds } from './kubectl.ts';
@@ -8,27 +11,30 @@ import { entry, maintenance } from './objects.ts';
 
 let sandbox: Sandbox | undefined;
 let kubectl: Kubectl;
+let admin: Kube;
 
 beforeAll(async () => {
   sandbox = await testSandbox();
   kubectl = kubectlOf(sandbox);
+  admin = connectKube({ kubeconfig: sandbox.kubeconfig, userAgent: 'node-maintenance-test', log: silentLog });
 });
 
-afterAll(() => releaseSandbox(sandbox));
+afterAll(async () => {
+  await admin?.close();
+  await releaseSandbox(sandbox);
+});
 
 type Plan = DrainPlanEntry[] | undefined;
 
-/** Returns what the apiserver would store of each plan, one line each, from a dry run of kubectl. */
+/** Returns what the apiserver would store of each plan. */
 async function stored(plans: readonly Plan[]): Promise<DrainPlanEntry[][]> {
-  const items = plans.map((drainPlan, i) => maintenance(`api-policy-${i}`, { drainPlan }));
-  const format = `jsonpath={.spec.drainPlan}{"\\n"}`;
-  const created = kubectl(['create', '--dry-run=server', '-o', format, '-f', '-'], {
-    apiVersion: 'v1',
-    kind: 'List',
-    items,
-  });
-  const lines = (await succeeds(created)).trim().split('\n');
-  return lines.filter((line) => line !== '').map((line) => JSON.parse(line) as DrainPlanEntry[]);
+  const objects = plans.map(
+    (drainPlan, i) => maintenance(`api-policy-${i}`, { drainPlan }) as NodeMaintenance,
+  );
+  const created = await Promise.all(
+    objects.map((object) => admin.create(resources.nodeMaintenances, object, { dryRun: true })),
+  );
+  return created.map(({ spec }) => spec.drainPlan ?? []);
 }
 
 const postgres = { matchLabels: { app: 'postgres' } };
@@ -100,15 +106,17 @@ describe('the apiserver completes a drain plan as the domain does, without a wor
     expect(await stored([plan])).toEqual([completeDrainPlan(plan)]);
   });
 
+  // Most plans have several of the priorities that the policy compares, so that a wrong comparison shows in one of a few plans.
   test('any valid plan, idempotently', async () => {
     const anyPlans = fc.array(anySoundPlan, { minLength: 60, maxLength: 60 });
     await fc.assert(
       fc.asyncProperty(anyPlans, async (plans) => {
         const complete = await stored(plans);
         expect(complete).toEqual(plans.map((plan) => completeDrainPlan(plan)));
-        expect(await stored(complete)).toEqual(complete);
+        const again = complete.slice(0, 20);
+        expect(await stored(again)).toEqual(again);
       }),
-      { numRuns: 2, endOnFailure: true },
+      { numRuns: 1, endOnFailure: true },
     );
   });
 });

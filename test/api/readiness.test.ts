@@ -160,13 +160,13 @@ describe('a new node is given the taint', () => {
       selector: fc.record({ nodeSelectorTerms: fc.array(term, { minLength: 1, maxLength: 3 }) }),
       labelled: fc.array(labels, { minLength: 30, maxLength: 30 }),
     });
+    const name = c.named('nrp');
     await fc.assert(
       fc.asyncProperty(example, async ({ selector, labelled }) => {
-        await policies.allDropped();
-        const name = c.named('nrp');
-        // A label of its own distinguishes this policy from the previous one.
-        const own = { nodeSelectorTerms: [...selector.nodeSelectorTerms, ...ofPool(name).nodeSelectorTerms] };
-        await policies.applied(readinessPolicy(name, own, [cni]), { pool: name });
+        // A label of its own distinguishes this selector from the previous one.
+        const pool = c.named('pool');
+        const own = { nodeSelectorTerms: [...selector.nodeSelectorTerms, ...ofPool(pool).nodeSelectorTerms] };
+        await policies.applied(readinessPolicy(name, own, [cni]), { pool });
         const nodes = labelled.map((one, i) => node(`n-${i}`, one));
         await eventually('the apiserver to agree', async () =>
           expect(await policies.taintedOf(nodes)).toEqual(nodes.map((one) => selectsNode(selector, one))),

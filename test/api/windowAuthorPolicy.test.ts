@@ -1,22 +1,29 @@
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { MaintenanceWindowSpec, WindowSchedule } from '../../api/maintenanceWindow.ts';
+import {
+  type MaintenanceWindow,
+  MaintenanceWindowSpec,
+  WindowSchedule,
+} from '../../api/maintenanceWindow.ts';
 import { WindowOverrideAnnotation, WindowRequestAnnotation, WORK_NAMESPACE } from '../../api/names.ts';
 import { comparedFields, comparedScheduleFields, maxNamedNodes } from '../../admission/windowAuthorPolicy.ts';
+import { resources } from '../../kube/resources.ts';
 import type { Sandbox } from '../../sandbox/sandbox.ts';
 import { kubeconfigOf } from '../kit/account.ts';
 import { testCluster, type TestCluster } from '../kit/cluster.ts';
+import { allowed, type DryRuns, dryRunsIn, type Verdict } from '../kit/dryRuns.ts';
 import { eventually } from '../kit/eventually.ts';
 import { selectNodes } from '../kit/resources.ts';
 import { releaseSandbox, testSandbox } from '../kit/sandbox.ts';
 import { type Grant, permit, usersDropped, userWith } from '../kit/users.ts';
-import { type Answer, type Kubectl, kubectlOf, succeeds } from './kubectl.ts';
+import { type Kubectl, kubectlOf, succeeds } from './kubectl.ts';
 import { selecting } from './objects.ts';
 
 let sandbox: Sandbox;
 let c: TestCluster;
 let kubectl: Kubectl;
+let dryRuns: DryRuns;
 /** Users, by what they may do in addition to the ClusterRole node-maintenance-scheduler. */
 let scheduler: string;
 let nodeOwner: string;
@@ -38,6 +45,7 @@ const jobs: Grant = {
 beforeAll(async () => {
   sandbox = await testSandbox();
   kubectl = kubectlOf(sandbox);
+  dryRuns = await dryRunsIn(sandbox);
   c = await testCluster(sandbox, { prefix: 'author' });
   const role = { clusterRoles: ['node-maintenance-scheduler'] };
   [scheduler, nodeOwner, ownerOfThree, ownerOfMany, jobAuthor] = await Promise.all([
@@ -48,23 +56,22 @@ beforeAll(async () => {
     userWith(c, role, nodes(), jobs),
   ]);
   await eventually('the permissions and the policy to take effect', async () => {
-    expect(await created(scheduler, {})).toMatchObject({
-      code: 1,
-      stderr: expect.stringContaining(everyNode),
-    });
-    expect(await created(ownerOfThree, byName(3))).toMatchObject({ code: 0 });
-    expect(await created(ownerOfMany, byName(maxNamedNodes))).toMatchObject({ code: 0 });
-    expect(await created(jobAuthor, job)).toMatchObject({ code: 0 });
-    expect(await created(nodeOwner, {})).toMatchObject({ code: 0 });
+    expect(await created(scheduler, {})).toMatchObject(denied(everyNode));
+    expect(await created(ownerOfThree, byName(3))).toMatchObject(allowed);
+    expect(await created(ownerOfMany, byName(maxNamedNodes))).toMatchObject(allowed);
+    expect(await created(jobAuthor, job)).toMatchObject(allowed);
+    expect(await created(nodeOwner, {})).toMatchObject(allowed);
   });
 });
 
 afterAll(async () => {
+  dryRuns?.close();
   if (c !== undefined) await usersDropped(c);
   await c?.close();
   await releaseSandbox(sandbox);
 });
 
+const denied = (message: string) => ({ status: 403, rejection: expect.stringContaining(message) });
 const everyNode = 'may not delete every node, which a window that drains them requires: request the verb';
 const schedule = { cron: '0 2 * * 6', timeZone: 'Europe/Berlin', duration: '4h' };
 const rootPod = {
@@ -88,26 +95,33 @@ const windowOf = (spec: object, name = c.named('window')) => ({
 });
 
 /** Asks the apiserver without storing anything. */
-const created = (user: string, spec: object): Promise<Answer> =>
-  kubectl(['create', '--dry-run=server', '--as', user, '-f', '-'], windowOf(spec));
+const created = (user: string, spec: object): Promise<Verdict> =>
+  dryRuns.create(resources.maintenanceWindows, windowOf(spec), user);
+
+/** Stores a window as the administrator while `use` runs. */
+async function stored<T>(
+  spec: object,
+  annotations: Record<string, string>,
+  use: (name: string) => Promise<T>,
+): Promise<T> {
+  const { metadata, ...rest } = windowOf({ suspend: true, ...spec });
+  const object = { ...rest, metadata: { ...metadata, annotations } } as unknown as MaintenanceWindow;
+  const { name, uid = '' } = (await c.admin.create(resources.maintenanceWindows, object)).metadata;
+  try {
+    return await use(name);
+  } finally {
+    await c.admin.delete(resources.maintenanceWindows, { name }, { uid });
+  }
+}
 
 /** Creates a window as the administrator, and patches it as the user without storing that. */
-async function patched(
+const patched = (
   user: string,
   spec: object,
   patch: object,
   annotations: Record<string, string> = {},
-): Promise<Answer> {
-  const name = c.named('window');
-  const { metadata, ...rest } = windowOf({ suspend: true, ...spec }, name);
-  await succeeds(kubectl(['create', '-f', '-'], { ...rest, metadata: { ...metadata, annotations } }));
-  try {
-    const options = ['--as', user, '--dry-run=server', '--type=merge', '-p', JSON.stringify(patch)];
-    return await kubectl(['patch', 'mw', name, ...options]);
-  } finally {
-    await kubectl(['delete', 'mw', name, '--wait=false']);
-  }
-}
+): Promise<Verdict> =>
+  stored(spec, annotations, (name) => dryRuns.patch(resources.maintenanceWindows, { name }, patch, user));
 
 describe('a user who may write windows, and delete no node,', () => {
   test.each([
@@ -126,10 +140,9 @@ describe('a user who may write windows, and delete no node,', () => {
       },
     },
   ])('may not create $what', async ({ spec }) => {
-    const { code, stderr } = await created(scheduler, spec);
-    expect({ code, stderr }).toEqual({ code: 1, stderr: expect.stringContaining(everyNode) });
-    expect(stderr).toContain(`spec.nodeSelector: user "${scheduler}"`);
-    expect(stderr).toContain('(Forbidden)');
+    const verdict = await created(scheduler, spec);
+    expect(verdict).toMatchObject(denied(everyNode));
+    expect(verdict.rejection).toContain(`spec.nodeSelector: user "${scheduler}"`);
   });
 
   test.each([
@@ -148,8 +161,7 @@ describe('a user who may write windows, and delete no node,', () => {
     },
   ])('may not change $what', async ({ patch }) => {
     const spec = { approval: 'PerNode', schedule: { ...schedule, exceptions: ['2027-01-01'] } };
-    const { code, stderr } = await patched(scheduler, spec, patch);
-    expect({ code, stderr }).toEqual({ code: 1, stderr: expect.stringContaining('may not delete') });
+    expect(await patched(scheduler, spec, patch)).toMatchObject(denied('may not delete'));
   });
 
   test.each([
@@ -162,42 +174,25 @@ describe('a user who may write windows, and delete no node,', () => {
     { what: 'label it', spec: {}, patch: { metadata: { labels: { team: 'sre' } } } },
     { what: 'apply what it is already', spec: job, patch: { spec: job } },
   ])('may $what', async ({ spec, patch }) => {
-    expect(await patched(scheduler, spec, patch)).toMatchObject({ code: 0, stderr: '' });
+    expect(await patched(scheduler, spec, patch)).toMatchObject(allowed);
   });
 
   test.each(Object.entries(WindowRequestAnnotation))(
     'may not ask it to %s while it is open, whatever else the change does',
     async (_name, key) => {
       for (const patch of [asking(key), { ...asking(key), spec: { suspend: true } }]) {
-        const { code, stderr } = await patched(scheduler, { suspend: false }, patch);
-        expect({ code, stderr }).toEqual({ code: 1, stderr: expect.stringContaining(everyNode) });
-        expect(stderr).toContain(`metadata.annotations[${key}]: user "${scheduler}"`);
+        const verdict = await patched(scheduler, { suspend: false }, patch);
+        expect(verdict).toMatchObject(denied(everyNode));
+        expect(verdict.rejection).toContain(`metadata.annotations[${key}]: user "${scheduler}"`);
       }
     },
   );
 
   test('may not change the request of another user to one of their own, but withdraw it', async () => {
-    const name = c.named('window');
-    const { metadata, ...rest } = windowOf({ suspend: true }, name);
-    const existing = { ...rest, metadata: { ...metadata, ...asking(Approve).metadata } };
-    await succeeds(kubectl(['create', '-f', '-'], existing));
-    const asScheduler = (value: string | null) => {
-      const patch = JSON.stringify({ metadata: { annotations: { [Approve]: value } } });
-      return kubectl([
-        'patch',
-        'mw',
-        name,
-        '--as',
-        scheduler,
-        '--dry-run=server',
-        '--type=merge',
-        '-p',
-        patch,
-      ]);
-    };
-    expect((await asScheduler('run-id:rack-1')).stderr).toContain(everyNode);
-    expect(await asScheduler(null)).toMatchObject({ code: 0, stderr: '' });
-    await kubectl(['delete', 'mw', name, '--wait=false']);
+    const asScheduler = (value: string | null) =>
+      patched(scheduler, {}, { metadata: { annotations: { [Approve]: value } } }, { [Approve]: 'run-id' });
+    expect(await asScheduler('run-id:rack-1')).toMatchObject(denied(everyNode));
+    expect(await asScheduler(null)).toMatchObject(allowed);
   });
 
   test.each([
@@ -214,7 +209,7 @@ describe('a user who may write windows, and delete no node,', () => {
       after: { [SkippedDates]: '2026-12-24,2027-01-02' },
     },
   ])('may $what by annotation', async ({ before, after }) => {
-    expect(await patched(scheduler, {}, overriding(after), before)).toMatchObject({ code: 0, stderr: '' });
+    expect(await patched(scheduler, {}, overriding(after), before)).toMatchObject(allowed);
   });
 
   test.each([
@@ -232,12 +227,12 @@ describe('a user who may write windows, and delete no node,', () => {
       after: { [SkippedDates]: null },
     },
   ])('may not $what by annotation', async ({ key, before, after }) => {
-    const { code, stderr } = await patched(scheduler, {}, overriding(after), before);
-    expect({ code, stderr }).toEqual({ code: 1, stderr: expect.stringContaining(everyNode) });
-    expect(stderr).toContain(`metadata.annotations[${key}]: user "${scheduler}"`);
-    expect(await patched(nodeOwner, {}, overriding(after), before)).toMatchObject({ code: 0, stderr: '' });
-    expect((await patched(nodeOwner, job, overriding(after), before)).stderr).toContain(
-      'may not create Jobs',
+    const verdict = await patched(scheduler, {}, overriding(after), before);
+    expect(verdict).toMatchObject(denied(everyNode));
+    expect(verdict.rejection).toContain(`metadata.annotations[${key}]: user "${scheduler}"`);
+    expect(await patched(nodeOwner, {}, overriding(after), before)).toMatchObject(allowed);
+    expect(await patched(nodeOwner, job, overriding(after), before)).toMatchObject(
+      denied('may not create Jobs'),
     );
   });
 
@@ -264,17 +259,16 @@ describe('the annotations of a window', () => {
     { what: 'no date', annotations: skips(''), key: SkippedDates },
     { what: 'too many dates', annotations: skips(days(101).join(',')), key: SkippedDates },
   ])('must not be $what', async ({ annotations, key }) => {
-    const before = await patched(nodeOwner, {}, overriding(annotations));
-    expect(before).toMatchObject({ code: 1 });
-    expect(before.stderr).toContain(`metadata.annotations[${key}]: expected `);
+    const { rejection } = await patched(nodeOwner, {}, overriding(annotations));
+    expect(rejection).toContain(`metadata.annotations[${key}]: expected `);
   });
 
   test('may be a reason, and as many dates as the policies can compare', async () => {
     const [all, others] = [skips(days(100).join(',')), skips(days(200).slice(100).join(','))];
     for (const annotations of [{ [Paused]: 'Störung: disk 1/2, see "runbook"' }, all])
-      expect(await patched(nodeOwner, {}, overriding(annotations))).toMatchObject({ code: 0, stderr: '' });
-    expect(await patched(nodeOwner, {}, overriding(others), all)).toMatchObject({ code: 0, stderr: '' });
-    expect(await patched(scheduler, {}, overriding({ label: 'x' }), all)).toMatchObject({ code: 0 });
+      expect(await patched(nodeOwner, {}, overriding(annotations))).toMatchObject(allowed);
+    expect(await patched(nodeOwner, {}, overriding(others), all)).toMatchObject(allowed);
+    expect(await patched(scheduler, {}, overriding({ label: 'x' }), all)).toMatchObject(allowed);
   });
 });
 
@@ -303,16 +297,16 @@ test('kubectl maintenance window: the scheduler role pauses and skips, and needs
 
 describe('a user who may delete some nodes', () => {
   test('may write a window that selects them by name', async () => {
-    expect(await created(ownerOfThree, byName(3))).toMatchObject({ code: 0, stderr: '' });
+    expect(await created(ownerOfThree, byName(3))).toMatchObject(allowed);
     const [term] = selectNodes(namesOf(1)).nodeSelectorTerms;
     const labelled = { ...term, matchExpressions: [{ key: 'rack', operator: 'Exists' }] };
     const nodeSelector = { nodeSelectorTerms: [labelled] };
-    expect(await created(ownerOfThree, { nodeSelector })).toMatchObject({ code: 0, stderr: '' });
+    expect(await created(ownerOfThree, { nodeSelector })).toMatchObject(allowed);
   });
 
   test('may not write a window that names another one, and learns which', async () => {
-    const { stderr } = await created(ownerOfThree, byName(4));
-    expect(stderr).toContain(
+    const { rejection } = await created(ownerOfThree, byName(4));
+    expect(rejection).toContain(
       `spec.nodeSelector: user "${ownerOfThree}" may not delete node rack-3, which a window that drains it requires: request the verb delete on nodes, or remove the node from the selector`,
     );
   });
@@ -321,50 +315,48 @@ describe('a user who may delete some nodes', () => {
     const { nodeSelectorTerms } = selectNodes(namesOf(1));
     const byLabel = { matchExpressions: [{ key: 'rack', operator: 'Exists' }] };
     const nodeSelector = { nodeSelectorTerms: [...nodeSelectorTerms, byLabel] };
-    expect((await created(ownerOfThree, { nodeSelector })).stderr).toContain(everyNode);
+    expect((await created(ownerOfThree, { nodeSelector })).rejection).toContain(everyNode);
   });
 
   test('may approve, resume and cancel it, and not one of another node', async () => {
     for (const key of [Approve, Resume, Cancel]) {
-      expect(await patched(ownerOfThree, byName(3), asking(key))).toMatchObject({ code: 0, stderr: '' });
-      expect((await patched(ownerOfThree, byName(4), asking(key))).stderr).toContain(
+      expect(await patched(ownerOfThree, byName(3), asking(key))).toMatchObject(allowed);
+      expect((await patched(ownerOfThree, byName(4), asking(key))).rejection).toContain(
         `metadata.annotations[${key}]: user "${ownerOfThree}" may not delete node rack-3`,
       );
     }
-    expect(await patched(ownerOfMany, byName(maxNamedNodes), asking(Approve))).toMatchObject({ code: 0 });
+    expect(await patched(ownerOfMany, byName(maxNamedNodes), asking(Approve))).toMatchObject(allowed);
   });
 
   test('may name as many as the policy can check, and no more', async () => {
-    expect(await created(ownerOfMany, byName(maxNamedNodes))).toMatchObject({ code: 0, stderr: '' });
-    expect((await created(ownerOfMany, byName(maxNamedNodes + 1))).stderr).toContain(everyNode);
+    expect(await created(ownerOfMany, byName(maxNamedNodes))).toMatchObject(allowed);
+    expect((await created(ownerOfMany, byName(maxNamedNodes + 1))).rejection).toContain(everyNode);
   });
 });
 
 describe('a window that runs a Job', () => {
   test('requires the right to create Jobs in their namespace', async () => {
-    const { code, stderr } = await created(nodeOwner, job);
-    expect({ code, stderr }).toEqual({
-      code: 1,
-      stderr: expect.stringContaining(
+    expect(await created(nodeOwner, job)).toMatchObject(
+      denied(
         `spec.work: user "${nodeOwner}" may not create Jobs in namespace node-maintenance-work, which a window that runs a Job requires: request the verb create on jobs in this namespace, or set work.type to None`,
       ),
-    });
-    expect(await created(jobAuthor, job)).toMatchObject({ code: 0, stderr: '' });
+    );
+    expect(await created(jobAuthor, job)).toMatchObject(allowed);
   });
 
   test('requires it of a user who approves or resumes it, but not of one who cancels it', async () => {
     for (const key of [Approve, Resume]) {
-      expect((await patched(nodeOwner, job, asking(key))).stderr).toContain('may not create Jobs');
-      expect(await patched(jobAuthor, job, asking(key))).toMatchObject({ code: 0, stderr: '' });
+      expect((await patched(nodeOwner, job, asking(key))).rejection).toContain('may not create Jobs');
+      expect(await patched(jobAuthor, job, asking(key))).toMatchObject(allowed);
     }
-    expect(await patched(nodeOwner, job, asking(Cancel))).toMatchObject({ code: 0, stderr: '' });
-    expect((await patched(scheduler, job, asking(Cancel))).stderr).toContain(everyNode);
+    expect(await patched(nodeOwner, job, asking(Cancel))).toMatchObject(allowed);
+    expect((await patched(scheduler, job, asking(Cancel))).rejection).toContain(everyNode);
   });
 
   test('also requires it of a user who changes something else', async () => {
     const longer = { spec: { schedule: { duration: '5h' } } };
-    expect((await patched(nodeOwner, job, longer)).stderr).toContain('may not create Jobs');
-    expect(await patched(jobAuthor, job, longer)).toMatchObject({ code: 0, stderr: '' });
+    expect((await patched(nodeOwner, job, longer)).rejection).toContain('may not create Jobs');
+    expect(await patched(jobAuthor, job, longer)).toMatchObject(allowed);
   });
 });
 

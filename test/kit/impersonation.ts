@@ -14,12 +14,21 @@ export interface UserRequest {
 export interface Response {
   status: number;
   /** A Status, if the request failed. */
-  body: { reason?: string; message?: string };
+  body: {
+    reason?: string;
+    message?: string;
+    details?: { causes?: { field?: string; message: string }[] };
+  };
+  /** Of the apiserver and its admission. */
+  warnings: string[];
 }
 
 export interface Impersonation {
-  /** Sends a request as this user, as `kubectl --as` does. Resolves with the first bytes of a watch as with an empty body. */
-  send(user: string, request: UserRequest): Promise<Response>;
+  /**
+   * Sends a request as this user, as `kubectl --as` does, or as the administrator. Resolves with the first bytes of a watch as with
+   * an empty body.
+   */
+  send(user: string | undefined, request: UserRequest): Promise<Response>;
   close(): void;
 }
 
@@ -38,19 +47,20 @@ export async function impersonationIn(sandbox: Sandbox): Promise<Impersonation> 
     const type = method === 'PATCH' ? 'application/merge-patch+json' : 'application/json';
     const headers = {
       authorization: `Bearer ${administrator.token}`,
-      'impersonate-user': user,
+      ...(user !== undefined && { 'impersonate-user': user }),
       accept: 'application/json',
       ...(body !== undefined && { 'content-type': type }),
     };
     return new Promise((resolve, reject) => {
       const outgoing = request(new URL(path, cluster.server), { method, headers, agent }, (incoming) => {
         const status = incoming.statusCode ?? 0;
+        const warnings = incoming.headersDistinct['warning'] ?? [];
         if (status < 300 && path.includes('watch=')) {
           outgoing.destroy();
-          resolve({ status, body: {} });
+          resolve({ status, body: {}, warnings });
           return;
         }
-        text(incoming).then((answer) => resolve({ status, body: bodyOf(answer) }), reject);
+        text(incoming).then((answer) => resolve({ status, body: bodyOf(answer), warnings }), reject);
       });
       outgoing.once('error', reject);
       outgoing.end(body && JSON.stringify(body));
