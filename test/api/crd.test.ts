@@ -40,8 +40,8 @@ async function rejectionOf(resource: Resource, object: object): Promise<string> 
 
 /** Returns what the apiserver would store. */
 async function accepted(resource: Resource, object: object): Promise<Stored> {
-  const { object: stored, ...verdict } = await asked().create(resource, object);
-  expect(verdict).toMatchObject(allowed);
+  const { object: stored, ...result } = await asked().create(resource, object);
+  expect(result).toMatchObject(allowed);
   return stored as Stored;
 }
 

@@ -2,7 +2,7 @@ import type { NodeMaintenance } from '../../api/nodeMaintenance.ts';
 import { resources } from '../../kube/resources.ts';
 import type { Sandbox } from '../../sandbox/sandbox.ts';
 import { testCluster, type TestCluster } from '../kit/cluster.ts';
-import { type DryRuns, dryRunsIn, type Verdict } from '../kit/dryRuns.ts';
+import { type DryRuns, dryRunsIn, type DryRunResult } from '../kit/dryRuns.ts';
 import { eventually } from '../kit/eventually.ts';
 import { releaseSandbox, testSandbox } from '../kit/sandbox.ts';
 import { usersDropped, userWith } from '../kit/users.ts';
@@ -52,7 +52,7 @@ const deletes = { after: '2h', onDeadline: 'Delete' };
 const accepted = { rejection: '' };
 
 /** Asks the apiserver without storing anything. */
-const created = (drainDeadline: object, user?: string): Promise<Verdict> =>
+const created = (drainDeadline: object, user?: string): Promise<DryRunResult> =>
   dryRuns.create(resources.nodeMaintenances, maintenance('deadline', { drainDeadline }), user);
 
 const windowOf = (drainDeadline: object) => ({
@@ -66,11 +66,11 @@ const windowOf = (drainDeadline: object) => ({
   },
 });
 
-const createdWindow = (drainDeadline: object, user?: string): Promise<Verdict> =>
+const createdWindow = (drainDeadline: object, user?: string): Promise<DryRunResult> =>
   dryRuns.create(resources.maintenanceWindows, windowOf(drainDeadline), user);
 
 /** Creates a maintenance as the administrator of the cluster, and patches it without storing that. */
-async function patched(spec: object, patch: object, user?: string): Promise<Verdict> {
+async function patched(spec: object, patch: object, user?: string): Promise<DryRunResult> {
   const key = { name: c.named('patched') };
   const object = maintenance(key.name, spec) as NodeMaintenance;
   const { uid = '' } = (await c.admin.create(resources.nodeMaintenances, object)).metadata;
@@ -188,7 +188,7 @@ describe('Delete', () => {
     { what: 'turn it off', patch: { drainDeadline: { onDeadline: 'Report' } } },
     { what: 'complete the maintenance', patch: { stage: 'Complete' } },
   ])('is for any maintainer to $what', async ({ patch }) => {
-    const verdict = await patched({ stage: 'Drain', drainDeadline: deletes }, patch, maintainer);
-    expect(verdict).toMatchObject(accepted);
+    const result = await patched({ stage: 'Drain', drainDeadline: deletes }, patch, maintainer);
+    expect(result).toMatchObject(accepted);
   });
 });

@@ -12,7 +12,7 @@ import { resources } from '../../kube/resources.ts';
 import type { Sandbox } from '../../sandbox/sandbox.ts';
 import { kubeconfigOf } from '../kit/account.ts';
 import { testCluster, type TestCluster } from '../kit/cluster.ts';
-import { allowed, type DryRuns, dryRunsIn, type Verdict } from '../kit/dryRuns.ts';
+import { allowed, type DryRuns, dryRunsIn, type DryRunResult } from '../kit/dryRuns.ts';
 import { eventually } from '../kit/eventually.ts';
 import { selectNodes } from '../kit/resources.ts';
 import { releaseSandbox, testSandbox } from '../kit/sandbox.ts';
@@ -95,7 +95,7 @@ const windowOf = (spec: object, name = c.named('window')) => ({
 });
 
 /** Asks the apiserver without storing anything. */
-const created = (user: string, spec: object): Promise<Verdict> =>
+const created = (user: string, spec: object): Promise<DryRunResult> =>
   dryRuns.create(resources.maintenanceWindows, windowOf(spec), user);
 
 /** Stores a window as the administrator while `use` runs. */
@@ -120,7 +120,7 @@ const patched = (
   spec: object,
   patch: object,
   annotations: Record<string, string> = {},
-): Promise<Verdict> =>
+): Promise<DryRunResult> =>
   stored(spec, annotations, (name) => dryRuns.patch(resources.maintenanceWindows, { name }, patch, user));
 
 describe('a user who may write windows, and delete no node,', () => {
@@ -140,9 +140,9 @@ describe('a user who may write windows, and delete no node,', () => {
       },
     },
   ])('may not create $what', async ({ spec }) => {
-    const verdict = await created(scheduler, spec);
-    expect(verdict).toMatchObject(denied(everyNode));
-    expect(verdict.rejection).toContain(`spec.nodeSelector: user "${scheduler}"`);
+    const result = await created(scheduler, spec);
+    expect(result).toMatchObject(denied(everyNode));
+    expect(result.rejection).toContain(`spec.nodeSelector: user "${scheduler}"`);
   });
 
   test.each([
@@ -181,9 +181,9 @@ describe('a user who may write windows, and delete no node,', () => {
     'may not ask it to %s while it is open, whatever else the change does',
     async (_name, key) => {
       for (const patch of [asking(key), { ...asking(key), spec: { suspend: true } }]) {
-        const verdict = await patched(scheduler, { suspend: false }, patch);
-        expect(verdict).toMatchObject(denied(everyNode));
-        expect(verdict.rejection).toContain(`metadata.annotations[${key}]: user "${scheduler}"`);
+        const result = await patched(scheduler, { suspend: false }, patch);
+        expect(result).toMatchObject(denied(everyNode));
+        expect(result.rejection).toContain(`metadata.annotations[${key}]: user "${scheduler}"`);
       }
     },
   );
@@ -227,9 +227,9 @@ describe('a user who may write windows, and delete no node,', () => {
       after: { [SkippedDates]: null },
     },
   ])('may not $what by annotation', async ({ key, before, after }) => {
-    const verdict = await patched(scheduler, {}, overriding(after), before);
-    expect(verdict).toMatchObject(denied(everyNode));
-    expect(verdict.rejection).toContain(`metadata.annotations[${key}]: user "${scheduler}"`);
+    const result = await patched(scheduler, {}, overriding(after), before);
+    expect(result).toMatchObject(denied(everyNode));
+    expect(result.rejection).toContain(`metadata.annotations[${key}]: user "${scheduler}"`);
     expect(await patched(nodeOwner, {}, overriding(after), before)).toMatchObject(allowed);
     expect(await patched(nodeOwner, job, overriding(after), before)).toMatchObject(
       denied('may not create Jobs'),

@@ -4,7 +4,7 @@ import type { Sandbox } from '../../sandbox/sandbox.ts';
 import { type Impersonation, impersonationIn, type Response } from './impersonation.ts';
 
 /** The answer of the apiserver to a request that stores nothing. */
-export interface Verdict {
+export interface DryRunResult {
   /** 200 or 201, unless the request is rejected. */
   status: number;
   /** Why it is rejected: one line for each problem, as kubectl prints them. Empty if it is not. */
@@ -29,13 +29,13 @@ export class DryRuns {
   }
 
   /** As `kubectl create --dry-run=server --as`; as the administrator unless a user is given. */
-  async create(resource: Resource, object: object, user?: string): Promise<Verdict> {
+  async create(resource: Resource, object: object, user?: string): Promise<DryRunResult> {
     const { namespace } = (object as KubeObject).metadata;
     return this.#sent(user, 'POST', pathOf(resource, { namespace }), object);
   }
 
   /** As `kubectl patch --type=merge --dry-run=server --as`. */
-  async patch(resource: Resource, key: ObjectKey, patch: object, user?: string): Promise<Verdict> {
+  async patch(resource: Resource, key: ObjectKey, patch: object, user?: string): Promise<DryRunResult> {
     return this.#sent(user, 'PATCH', pathOf(resource, key), patch);
   }
 
@@ -48,7 +48,7 @@ export class DryRuns {
     method: 'POST' | 'PATCH',
     path: string,
     body: object,
-  ): Promise<Verdict> {
+  ): Promise<DryRunResult> {
     const query = 'dryRun=All&fieldValidation=Strict&fieldManager=kubectl';
     const response = await this.#as.send(user, { method, path: `${path}?${query}`, body });
     const { status, warnings } = response;
