@@ -38,10 +38,13 @@ export interface EventRecorderOptions {
   readonly perSecond?: number;
 }
 
+/** Holds no object of the cluster: thousands of Events are kept, and each may be about another version of an object of a megabyte. */
+type RecordedContent = Omit<EventContent, 'related'> & { readonly related: ObjectReference | undefined };
+
 /** One Event object and the count that was written to the apiserver. */
 interface Entry {
   readonly subject: ObjectReference;
-  readonly content: EventContent;
+  readonly content: RecordedContent;
   readonly first: Date;
   last: Date;
   count: number;
@@ -90,6 +93,7 @@ export class EventRecorder {
       this.#enqueue(referenceOf(about), {
         ...content,
         message: oneLine(content.message, maxMessageLength),
+        related: content.related && referenceOf(content.related),
       });
     } catch (error) {
       this.#options.log.warn('Event was not recorded', {
@@ -106,7 +110,7 @@ export class EventRecorder {
     clearTimeout(discardTimer);
   }
 
-  #enqueue(subject: ObjectReference, content: EventContent): void {
+  #enqueue(subject: ObjectReference, content: RecordedContent): void {
     const now = this.#options.kube.now();
     const key = JSON.stringify([subject, content.type, content.reason, content.message]);
     const known = this.#entries.get(key);
@@ -202,7 +206,7 @@ export class EventRecorder {
   }
 }
 
-function newEntry(subject: ObjectReference, content: EventContent, now: Date): Entry {
+function newEntry(subject: ObjectReference, content: RecordedContent, now: Date): Entry {
   return { subject, content, first: now, last: now, count: 0, writtenCount: 0, name: undefined };
 }
 
@@ -215,7 +219,7 @@ function eventOf({ subject, content, first, last }: Entry, count: number, compon
   return {
     metadata: { namespace: namespaceOf(subject), name: eventName(subject.name) },
     involvedObject: subject,
-    ...(content.related === undefined ? {} : { related: referenceOf(content.related) }),
+    ...(content.related && { related: content.related }),
     type: content.type,
     reason: content.reason,
     message: content.message,

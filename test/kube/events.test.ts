@@ -4,6 +4,7 @@ import { EventRecorder } from '../../kube/events.ts';
 import { resources } from '../../kube/resources.ts';
 import type { RequestObservation } from '../../kube/transport.ts';
 import type { Sandbox } from '../../sandbox/sandbox.ts';
+import { garbageCollected } from '../kit/garbage.ts';
 import { releaseSandbox, testSandbox } from '../kit/sandbox.ts';
 import { changedKubeconfig, connect, dropNamespace, freshNamespace, recordedLog } from './fixtures.ts';
 
@@ -73,6 +74,24 @@ describe('an Event', () => {
     events.record(pod(name), content);
     await events.flush();
     expect(await eventsOf(name)).toHaveLength(2);
+  });
+
+  test('keeps no object that it is about, although it is kept to be counted', async () => {
+    const { recorder: events } = recorder();
+    const about = (name: string) => {
+      const { namespace: _, ...related } = pod(name);
+      const [subject, maintenance] = [pod(name), { ...related, metadata: related, status: {} }];
+      events.record({ ...subject, metadata: subject }, { ...tried, related: maintenance });
+      return [subject, maintenance].map((one) => new WeakRef(one));
+    };
+    const seen = about('forgotten');
+    await events.flush();
+    await garbageCollected();
+    expect(seen.filter((one) => one.deref() !== undefined)).toEqual([]);
+    expect(await eventsOf('forgotten')).toMatchObject([{ related: { kind: 'Pod', name: 'forgotten' } }]);
+    events.record(pod('forgotten'), tried);
+    await events.flush();
+    expect(await eventsOf('forgotten')).toMatchObject([{ count: 2 }]);
   });
 
   test('that was removed in the meantime is created again', async () => {

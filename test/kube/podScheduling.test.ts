@@ -1,9 +1,7 @@
-import { setImmediate as nextTurn } from 'node:timers/promises';
-import { setFlagsFromString } from 'node:v8';
-import { runInNewContext } from 'node:vm';
 import { expect, test } from '@jest/globals';
 import { trimWithScheduling } from '../../kube/podScheduling.ts';
 import type { RawPod } from '../../kube/resources.ts';
+import { garbageCollected } from '../kit/garbage.ts';
 
 const podOn = (disk: string, name = 'p') =>
   ({
@@ -19,16 +17,12 @@ test('pods with the same requirements share one object, others do not', () => {
 });
 
 test('nothing is kept of pods that are gone', async () => {
-  setFlagsFromString('--expose-gc');
-  const collect = runInNewContext('gc') as () => void;
   const trimmed = trimWithScheduling();
   const seen = Array.from(
     { length: 100 },
     (_, i) => new WeakRef(trimmed(podOn(`${i}`)).spec.scheduling ?? {}),
   );
-  // What was created in this turn is not collected before its end.
-  await nextTurn();
-  collect();
+  await garbageCollected();
   expect(seen.filter((one) => one.deref() !== undefined)).toEqual([]);
   expect(trimmed(podOn('1')).spec.scheduling).toEqual({ nodeSelector: { disk: '1' } });
 });
