@@ -4,6 +4,13 @@ import { lostActivities, type SilentActivities, silentActivities } from '../doma
 import type { Log } from '../kube/log.ts';
 import type { DescribedRun } from './runInspection.ts';
 
+interface Options {
+  temporal: Client;
+  log: Log;
+  /** An activity that has started and sends no heartbeat for so long is lost; 10 s unless given. */
+  lostAfterMs?: number;
+}
+
 const nextAttemptMs = 100;
 
 /**
@@ -14,12 +21,14 @@ const nextAttemptMs = 100;
 export class LostStarts {
   readonly #temporal: Client;
   readonly #log: Log;
+  readonly #lostAfterMs: number | undefined;
   /** By workflow id. A run counts its activities from 1 again. Times are those of the monotonic clock. */
   readonly #suspects = new Map<string, { runId: string; silent: SilentActivities }>();
 
-  constructor({ temporal, log }: { temporal: Client; log: Log }) {
+  constructor({ temporal, log, lostAfterMs }: Options) {
     this.#temporal = temporal;
     this.#log = log;
+    this.#lostAfterMs = lostAfterMs;
   }
 
   /** Reports whether the run has an activity that may be lost: the next check decides. */
@@ -41,7 +50,7 @@ export class LostStarts {
     const silent = silentActivities(run.silentActivities, known, nowMs);
     if (silent.size === 0) this.#suspects.delete(workflowId);
     else this.#suspects.set(workflowId, { runId, silent });
-    for (const activityId of lostActivities(silent, nowMs)) {
+    for (const activityId of lostActivities(silent, nowMs, this.#lostAfterMs)) {
       const failure = { type: 'StartLost', message: 'no worker has reported its start' };
       if (await failActivity(this.#temporal, { workflowId, runId, activityId }, failure))
         this.#log.warn('Activity is started again', { workflowId, activityId, reason: failure.message });

@@ -11,6 +11,8 @@ interface Deps {
   availability: TemporalAvailability;
   scope: ClusterScope;
   log: Log;
+  /** Interval of lists; 2 s unless given. */
+  closedRunsEveryMs?: number;
 }
 
 /** A run that ended. */
@@ -32,7 +34,7 @@ const endings: Readonly<Record<string, string>> = {
 };
 
 /** One request for all maintenances: a check of each would cost more the more there are. */
-const listEveryMs = 2_000;
+const defaultListEveryMs = 2_000;
 /** More than Temporal needs to list a run that has ended, and the clocks differ. */
 const lookBackMs = 120_000;
 
@@ -52,7 +54,7 @@ export async function watchClosedRuns(
     seen = new Set(closed.map(({ runId }) => runId));
   };
   await repeat(pass, {
-    everyMs: listEveryMs,
+    everyMs: deps.closedRunsEveryMs ?? defaultListEveryMs,
     failure: 'Closed runs could not be listed',
     log: deps.log,
     signal,

@@ -25,12 +25,15 @@ import { isRunning, signalIfRunning } from '../workflowRuns.ts';
 interface Deps extends StalledRunsDeps {
   /** Called for each run that is started because the one before ended too early. */
   onRestart?: () => void;
+  /** Delay after a signal before the controller checks that the run has applied it; 2 s unless given. */
+  verifyAfterMs?: number;
+  /** Interval of lists of the runs that have ended; 2 s unless given. */
+  closedRunsEveryMs?: number;
 }
 
 /** Interval of checks that an unfinished maintenance has a run. The list of closed runs and StalledRuns find those that have none much sooner. */
 const checkEveryMs = 600_000;
-/** Delay after a signal before the controller checks that the run has applied it. */
-const verifyAfterMs = 2_000;
+const defaultVerifyAfterMs = 2_000;
 /** Interval of searches for runs without an object. */
 const sweepEveryMs = 300_000;
 const queryTimeoutMs = 5_000;
@@ -119,6 +122,10 @@ class MaintenanceReconciler {
     this.#details = new DetailsRefresher(deps);
   }
 
+  get #verifyAfterMs(): number {
+    return this.#deps.verifyAfterMs ?? defaultVerifyAfterMs;
+  }
+
   /** Returns the names of all objects that may need a signal or a run. */
   names(): string[] {
     const existing = this.#deps.cluster.maintenances.list().map(({ metadata }) => metadata.name);
@@ -170,9 +177,9 @@ class MaintenanceReconciler {
     if (knownForMs > 0) return knownForMs;
     const delayMs = this.#restartDelay(name);
     if (delayMs > 0) return delayMs;
-    if (!(await this.#signal(maintenance))) return verifyAfterMs;
+    if (!(await this.#signal(maintenance))) return this.#verifyAfterMs;
     this.#signalled.set(name, version);
-    return this.#checkAgainAfter(name, verifyAfterMs);
+    return this.#checkAgainAfter(name, this.#verifyAfterMs);
   }
 
   /**
@@ -189,7 +196,7 @@ class MaintenanceReconciler {
     if (!(await isRunning(temporal, scope.names.maintenanceId(name)))) return 0;
     this.#closed.delete(name);
     if (!isSignalled) return 0;
-    return this.#checkAgainAfter(name, isObserved(maintenance) ? checkEveryMs : verifyAfterMs);
+    return this.#checkAgainAfter(name, isObserved(maintenance) ? checkEveryMs : this.#verifyAfterMs);
   }
 
   /** Signals the run, or starts one. Resolves with false if none is needed. */

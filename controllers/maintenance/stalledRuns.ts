@@ -34,6 +34,10 @@ export interface StalledRunsDeps {
   log: Log;
   /** A run whose workflow task fails for so long is replaced; 0: never. */
   stalledRunTimeoutSeconds: number;
+  /** How often runs are checked; as often as the timeout needs unless given. */
+  timing?: CheckTiming;
+  /** An activity that has started and sends no heartbeat for so long is lost; 10 s unless given. */
+  lostAfterMs?: number;
 }
 
 const concurrentChecks = 4;
@@ -57,7 +61,7 @@ export class StalledRuns {
   constructor(deps: StalledRunsDeps) {
     this.#deps = deps;
     this.#lostStarts = new LostStarts(deps);
-    this.#timing = checkTiming(deps.stalledRunTimeoutSeconds);
+    this.#timing = deps.timing ?? checkTiming(deps.stalledRunTimeoutSeconds);
   }
 
   /** Checks the runs, until the signal. Calls back with each maintenance that has no open run. */

@@ -2,7 +2,7 @@
 export type SilentActivities = ReadonlyMap<string, number>;
 
 /** More than a worker needs from the start of an activity to the first heartbeat. */
-const lostAfterMs = 10_000;
+const defaultLostAfterMs = 10_000;
 
 /** Returns the activities that are silent now. Each attempt counts from when it was seen first. */
 export function silentActivities(
@@ -14,7 +14,11 @@ export function silentActivities(
 }
 
 /** Returns the ids of the activities that no worker executes. */
-export function lostActivities(silent: SilentActivities, nowMs: number): string[] {
+export function lostActivities(
+  silent: SilentActivities,
+  nowMs: number,
+  lostAfterMs = defaultLostAfterMs,
+): string[] {
   return [...silent]
     .filter(([, sinceMs]) => nowMs - sinceMs >= lostAfterMs)
     .map(([attempt]) => attempt.slice(0, attempt.lastIndexOf('#')));
