@@ -48,7 +48,7 @@ afterAll(async () => {
 
 /** What holds until the grace or the damping ends is observed while they do not end. */
 const endlessTiming = { graceMs: 3_600_000, dampingMs: 3_600_000 };
-const shortTiming = { graceMs: 2_000, dampingMs: 2_000 };
+const shortTiming = { graceMs: 500, dampingMs: 500 };
 
 function startControllers(overrides: Partial<FencedCluster> = {}, timing = endlessTiming): void {
   stop = new AbortController();
