@@ -7,7 +7,8 @@ import { eventually, throughout } from '../kit/eventually.ts';
 import { RebootingHost } from '../kit/rebootingHost.ts';
 import { releaseSandbox, testSandbox } from '../kit/sandbox.ts';
 
-// The part of the node agent that reboots its host. The test writes what the worker would write.
+// The part of the node agent that reboots its host. The test writes what the worker would write. Each test has a node of its own, and waits most of the
+// time: they run side by side.
 
 const { Required, Requested, Started } = RebootAnnotation;
 
@@ -60,7 +61,7 @@ const noReboot = (host: RebootingHost) =>
   throughout('no reboot', 1_000, async () => expect(await host.reboots()).toEqual([]));
 
 describe('a host', () => {
-  test('is rebooted once for a request, when its node is drained, and ignores the request afterwards', async () => {
+  test.concurrent('is rebooted once for a request, when its node is drained, and ignores the request afterwards', async () => {
     const { node, host } = await machine();
     const { bootId } = host;
     await annotated(node, { [Requested]: bootId });
@@ -78,7 +79,7 @@ describe('a host', () => {
     expect(events.items).toHaveLength(1);
   });
 
-  test('is not rebooted for the boot before, nor for a node that accepts pods', async () => {
+  test.concurrent('is not rebooted for the boot before, nor for a node that accepts pods', async () => {
     const { node, host } = await machine();
     await drained(node);
     await annotated(node, { [Requested]: 'an-earlier-boot' });
@@ -89,7 +90,7 @@ describe('a host', () => {
     expect(await annotationsOf(node)).not.toHaveProperty([Started]);
   });
 
-  test('is rebooted by an agent that was killed before it ran the command', async () => {
+  test.concurrent('is rebooted by an agent that was killed before it ran the command', async () => {
     const { node, host } = await machine();
     await host.stopAgent();
     await drained(node);
@@ -98,7 +99,7 @@ describe('a host', () => {
     await eventually('the reboot', async () => expect(await host.reboots()).toHaveLength(1));
   });
 
-  test('is not rebooted if the request was withdrawn while its agent did not run', async () => {
+  test.concurrent('is not rebooted if the request was withdrawn while its agent did not run', async () => {
     const { node, host } = await machine();
     await host.stopAgent();
     await drained(node);
@@ -108,7 +109,7 @@ describe('a host', () => {
     await noReboot(host);
   });
 
-  test('that shuts down already is rebooted only if that is cancelled', async () => {
+  test.concurrent('that shuts down already is rebooted only if that is cancelled', async () => {
     const { node, host } = await machine();
     host.isShuttingDown = true;
     await drained(node);
@@ -119,7 +120,7 @@ describe('a host', () => {
     await eventually('the reboot', async () => expect(await host.reboots()).toHaveLength(1));
   });
 
-  test('whose reboot command fails reports that, and can be withdrawn; the command is repeated until it succeeds', async () => {
+  test.concurrent('whose reboot command fails reports that, and can be withdrawn; the command is repeated until it succeeds', async () => {
     const { node, host } = await machine();
     await host.commandFails(true);
     await drained(node);
@@ -146,7 +147,7 @@ describe('the annotation that a node needs a reboot', () => {
       expect((await annotationsOf(node))[Required]).toBe(value),
     );
 
-  test('follows the sentinel file, also across a restart of the agent', async () => {
+  test.concurrent('follows the sentinel file, also across a restart of the agent', async () => {
     const { node, host } = await machine();
     await host.needsReboot('linux-image-6.12\n');
     await required(node, 'packages: linux-image-6.12');
@@ -158,7 +159,7 @@ describe('the annotation that a node needs a reboot', () => {
     await required(node, undefined);
   });
 
-  test('stays as a user has written it, with or without the file, until the user removes it', async () => {
+  test.concurrent('stays as a user has written it, with or without the file, until the user removes it', async () => {
     const { node, host } = await machine();
     await annotated(node, { [Required]: 'new BIOS' });
     await host.needsReboot('');
