@@ -262,16 +262,15 @@ function toYaml(content: object): string {
 }
 
 /** Returns the paths of the generated files that are missing or differ from their current content. */
-export async function staleFiles(root = ROOT): Promise<string[]> {
-  const files = generatedFiles();
+export async function staleFiles(root = ROOT, files = generatedFiles()): Promise<string[]> {
   const current = await Promise.all(files.map(({ path }) => readIfPresent(join(root, path))));
   return files.filter(({ content }, index) => content !== current[index]).map(({ path }) => path);
 }
 
 /** Writes only the stale files, and returns their paths. */
-export async function generate(root = ROOT): Promise<string[]> {
-  const stale = new Set(await staleFiles(root));
-  for (const { path, content } of generatedFiles().filter((file) => stale.has(file.path))) {
+export async function generate(root = ROOT, files = generatedFiles()): Promise<string[]> {
+  const stale = new Set(await staleFiles(root, files));
+  for (const { path, content } of files.filter((file) => stale.has(file.path))) {
     await mkdir(dirname(join(root, path)), { recursive: true });
     await writeFile(join(root, path), content);
   }
@@ -288,9 +287,10 @@ async function readIfPresent(path: string): Promise<string | undefined> {
 }
 
 async function verify(): Promise<number> {
-  const stale = await staleFiles();
+  const files = generatedFiles();
+  const stale = await staleFiles(ROOT, files);
   if (stale.length === 0) {
-    console.log(`All ${generatedFiles().length} generated files are up to date.`);
+    console.log(`All ${files.length} generated files are up to date.`);
     return 0;
   }
   console.error(
@@ -300,8 +300,9 @@ async function verify(): Promise<number> {
 }
 
 async function write(): Promise<number> {
-  const written = await generate();
-  const unchanged = generatedFiles().length - written.length;
+  const files = generatedFiles();
+  const written = await generate(ROOT, files);
+  const unchanged = files.length - written.length;
   for (const path of written) console.log(`Wrote ${path}`);
   console.log(
     `${written.length} written, ${unchanged} unchanged. To undo: git checkout -- deploy docs/reference`,
