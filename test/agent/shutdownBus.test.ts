@@ -1,4 +1,4 @@
-import { afterEach, describe, expect, test } from '@jest/globals';
+import { describe, expect, test } from '@jest/globals';
 import { mkdir, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { stringify } from 'yaml';
@@ -6,12 +6,28 @@ import { AGENT_BUS_NAME } from '../../agent/shutdown/logind.ts';
 import type { ShutdownOptions } from '../../agent/shutdown/shutdown.ts';
 import { root } from '../../scripts/tools.ts';
 import { eventually, eventuallyHolds, throughout } from '../kit/eventually.ts';
-import { PrivateBus, type Running, withBus } from './kit/privateBus.ts';
+import { Requirement, testsWith } from '../kit/requirements.ts';
+import { missingForBus, PrivateBus, type Running } from './kit/privateBus.ts';
 
 /** What the agent does with logind and the kubelet, without any apiserver. */
 
-let bus: PrivateBus;
-afterEach(() => bus?.stop());
+// Each test has a bus of its own, and waits most of the time: they run side by side.
+const withBus = testsWith(Requirement.Bus, missingForBus, test.concurrent);
+
+/** Runs a test with a bus. */
+function onBus(
+  check: (bus: PrivateBus) => Promise<void>,
+  options: { inhibitDelayMaxSeconds?: number } = {},
+): () => Promise<void> {
+  return async () => {
+    const bus = await PrivateBus.start(options);
+    try {
+      await check(bus);
+    } finally {
+      await bus.stop();
+    }
+  };
+}
 
 /** The options of the unit that nodes run. */
 async function proxyOptions(): Promise<string[]> {
@@ -23,7 +39,7 @@ async function proxyOptions(): Promise<string[]> {
 }
 
 /** Starts an agent whose apiserver refuses connections. */
-async function startAgent(options: Partial<ShutdownOptions> = {}): Promise<Running> {
+async function startAgent(bus: PrivateBus, options: Partial<ShutdownOptions> = {}): Promise<Running> {
   const kubeconfig = join(bus.dir, 'kubeconfig');
   await writeFile(
     kubeconfig,
@@ -41,7 +57,7 @@ async function startAgent(options: Partial<ShutdownOptions> = {}): Promise<Runni
   const shutdown: ShutdownOptions = {
     priorities: [],
     kubeletPeriodSeconds: 5,
-    apiserverTimeoutSeconds: 2,
+    apiserverTimeoutSeconds: 1,
     busAddress: bus.address,
     runDirectory,
     ...options,
@@ -49,7 +65,7 @@ async function startAgent(options: Partial<ShutdownOptions> = {}): Promise<Runni
   return bus.startAgent({ kubeconfig, node: 'node-1', bootId: 'boot-1', shutdown });
 }
 
-const delayed = (...who: string[]) =>
+const delayed = (bus: PrivateBus, ...who: string[]) =>
   eventuallyHolds(
     `${who.join(' and ') || 'nothing'} to delay shutdowns`,
     () => bus.delayedBy(),
@@ -57,37 +73,39 @@ const delayed = (...who: string[]) =>
   );
 
 describe('the bus of the kubelet', () => {
-  withBus('passes its inhibitor, and PrepareForShutdown of the agent only', async () => {
-    bus = await PrivateBus.start();
-    await bus.startProxy(await proxyOptions());
-    const direct = await bus.startKubelet(bus.address, 3_600);
-    const kubelet = await bus.startKubelet(bus.proxyAddress);
-    expect(kubelet.output()).toContain('started 60000000');
-    await bus.forgeSignal();
-    await bus.powerOff();
-    await eventuallyHolds(
-      'both signals to arrive',
-      () => direct.output(),
-      (text) => text.split('True').length === 3,
-    );
-    expect(kubelet.output()).not.toContain('PrepareForShutdown');
-    const agent = await startAgent();
-    await eventuallyHolds(
-      'the signal of the agent',
-      () => kubelet.output(),
-      (text) => text.includes('PrepareForShutdown True'),
-    );
-    await eventuallyHolds(
-      'the kubelet to release its inhibitor',
-      () => kubelet.output(),
-      (text) => text.includes('released'),
-    );
-    await eventuallyHolds(
-      'the agent to report that',
-      () => agent.output(),
-      (text) => text.includes('Kubelet was notified of the shutdown'),
-    );
-  });
+  withBus(
+    'passes its inhibitor, and PrepareForShutdown of the agent only',
+    onBus(async (bus) => {
+      await bus.startProxy(await proxyOptions());
+      const direct = await bus.startKubelet(bus.address, 3_600);
+      const kubelet = await bus.startKubelet(bus.proxyAddress);
+      expect(kubelet.output()).toContain('started 60000000');
+      await bus.forgeSignal();
+      await bus.powerOff();
+      await eventuallyHolds(
+        'both signals to arrive',
+        () => direct.output(),
+        (text) => text.split('True').length === 3,
+      );
+      expect(kubelet.output()).not.toContain('PrepareForShutdown');
+      const agent = await startAgent(bus);
+      await eventuallyHolds(
+        'the signal of the agent',
+        () => kubelet.output(),
+        (text) => text.includes('PrepareForShutdown True'),
+      );
+      await eventuallyHolds(
+        'the kubelet to release its inhibitor',
+        () => kubelet.output(),
+        (text) => text.includes('released'),
+      );
+      await eventuallyHolds(
+        'the agent to report that',
+        () => agent.output(),
+        (text) => text.includes('Kubelet was notified of the shutdown'),
+      );
+    }),
+  );
 });
 
 test('the files of a node name the agent as it is named on the bus', async () => {
@@ -98,184 +116,209 @@ test('the files of a node name the agent as it is named on the bus', async () =>
 });
 
 describe('a shutdown without an apiserver', () => {
-  withBus('is that of the kubelet: the agent waits until the kubelet has terminated the pods', async () => {
-    bus = await PrivateBus.start();
-    await bus.startProxy(await proxyOptions());
-    const kubelet = await bus.startKubelet(bus.proxyAddress, 3);
-    await startAgent();
-    await delayed('kubelet', 'node-maintenance-agent');
-    await bus.powerOff();
-    await eventuallyHolds(
-      'the kubelet to be notified',
-      () => kubelet.output(),
-      (text) => text.includes('True'),
-    );
-    expect(await bus.delayedBy()).toEqual(['kubelet', 'node-maintenance-agent']);
-    await eventuallyHolds(
-      'the machine to be off',
-      () => bus.poweredOff(),
-      (off) => off === 'NothingDelays',
-    );
-    expect(kubelet.output()).toContain('released');
-    expect(kubelet.output().match(/PrepareForShutdown/g)).toHaveLength(1);
-  });
+  withBus(
+    'is that of the kubelet: the agent waits until the kubelet has terminated the pods',
+    onBus(async (bus) => {
+      await bus.startProxy(await proxyOptions());
+      const kubelet = await bus.startKubelet(bus.proxyAddress, 3);
+      await startAgent(bus);
+      await delayed(bus, 'kubelet', 'node-maintenance-agent');
+      await bus.powerOff();
+      await eventuallyHolds(
+        'the kubelet to be notified',
+        () => kubelet.output(),
+        (text) => text.includes('True'),
+      );
+      expect(await bus.delayedBy()).toEqual(['kubelet', 'node-maintenance-agent']);
+      await eventuallyHolds(
+        'the machine to be off',
+        () => bus.poweredOff(),
+        (off) => off === 'NothingDelays',
+      );
+      expect(kubelet.output()).toContain('released');
+      expect(kubelet.output().match(/PrepareForShutdown/g)).toHaveLength(1);
+    }),
+  );
 
-  withBus('is not delayed further where the kubelet does not delay it', async () => {
-    bus = await PrivateBus.start();
-    await startAgent();
-    await delayed('node-maintenance-agent');
-    await bus.powerOff();
-    await eventuallyHolds(
-      'the machine to be off',
-      () => bus.poweredOff(),
-      (off) => off === 'NothingDelays',
-    );
-  });
+  withBus(
+    'is not delayed further where the kubelet does not delay it',
+    onBus(async (bus) => {
+      await startAgent(bus);
+      await delayed(bus, 'node-maintenance-agent');
+      await bus.powerOff();
+      await eventuallyHolds(
+        'the machine to be off',
+        () => bus.poweredOff(),
+        (off) => off === 'NothingDelays',
+      );
+    }),
+  );
 
-  withBus('ends at the limit', async () => {
-    bus = await PrivateBus.start();
-    const agent = await startAgent({
-      limitSeconds: 4,
-      apiserverTimeoutSeconds: 3_600,
-      kubeletPeriodSeconds: 1,
-    });
-    await delayed('node-maintenance-agent');
-    await bus.powerOff();
-    await eventuallyHolds(
-      'the machine to be off',
-      () => bus.poweredOff(),
-      (off) => off === 'NothingDelays',
-    );
-    expect(agent.output()).toContain('"cause":"Limit"');
-  });
+  withBus(
+    'ends at the limit',
+    onBus(async (bus) => {
+      const agent = await startAgent(bus, {
+        limitSeconds: 4,
+        apiserverTimeoutSeconds: 3_600,
+        kubeletPeriodSeconds: 1,
+      });
+      await delayed(bus, 'node-maintenance-agent');
+      await bus.powerOff();
+      await eventuallyHolds(
+        'the machine to be off',
+        () => bus.poweredOff(),
+        (off) => off === 'NothingDelays',
+      );
+      expect(agent.output()).toContain('"cause":"Limit"');
+    }),
+  );
 });
 
 describe('the inhibitor of the agent', () => {
-  withBus('survives the agent, and the next one uses it, also during a shutdown', async () => {
-    bus = await PrivateBus.start();
-    const limits = { apiserverTimeoutSeconds: 3_600 };
-    const first = await startAgent(limits);
-    await delayed('node-maintenance-agent');
-    await first.end('SIGKILL');
-    expect(await bus.delayedBy()).toEqual(['node-maintenance-agent']);
-    const second = await startAgent(limits);
-    await eventuallyHolds(
-      'the second agent to follow logind',
-      () => second.output(),
-      (text) => text.includes('Return to service'),
-    );
-    expect(await bus.delayedBy()).toEqual(['node-maintenance-agent']);
-    await bus.powerOff();
-    await eventuallyHolds(
-      'the shutdown to be seen',
-      () => second.output(),
-      (text) => text.includes('Shutdown started'),
-    );
-    await second.end('SIGKILL');
-    await startAgent({ apiserverTimeoutSeconds: 1 });
-    await eventuallyHolds(
-      'the machine to be off',
-      () => bus.poweredOff(),
-      (off) => off === 'NothingDelays',
-    );
-  });
+  withBus(
+    'survives the agent, and the next one uses it, also during a shutdown',
+    onBus(async (bus) => {
+      const limits = { apiserverTimeoutSeconds: 3_600 };
+      const first = await startAgent(bus, limits);
+      await delayed(bus, 'node-maintenance-agent');
+      await first.end('SIGKILL');
+      expect(await bus.delayedBy()).toEqual(['node-maintenance-agent']);
+      const second = await startAgent(bus, limits);
+      await eventuallyHolds(
+        'the second agent to follow logind',
+        () => second.output(),
+        (text) => text.includes('Return to service'),
+      );
+      expect(await bus.delayedBy()).toEqual(['node-maintenance-agent']);
+      await bus.powerOff();
+      await eventuallyHolds(
+        'the shutdown to be seen',
+        () => second.output(),
+        (text) => text.includes('Shutdown started'),
+      );
+      await second.end('SIGKILL');
+      await startAgent(bus, { apiserverTimeoutSeconds: 1 });
+      await eventuallyHolds(
+        'the machine to be off',
+        () => bus.poweredOff(),
+        (off) => off === 'NothingDelays',
+      );
+    }),
+  );
 
-  withBus('ends with an agent that is stopped, unless a shutdown is in progress', async () => {
-    bus = await PrivateBus.start();
-    const limits = { apiserverTimeoutSeconds: 3_600 };
-    const first = await startAgent(limits);
-    await delayed('node-maintenance-agent');
-    await first.end('SIGTERM');
-    await delayed();
-    const second = await startAgent(limits);
-    await delayed('node-maintenance-agent');
-    await bus.powerOff();
-    await eventuallyHolds(
-      'the shutdown to be seen',
-      () => second.output(),
-      (text) => text.includes('Shutdown started'),
-    );
-    await second.end('SIGTERM');
-    expect(await bus.delayedBy()).toEqual(['node-maintenance-agent']);
-    expect(await bus.poweredOff()).toBe('');
-    await startAgent({ apiserverTimeoutSeconds: 1 });
-    await eventuallyHolds(
-      'the machine to be off',
-      () => bus.poweredOff(),
-      (off) => off === 'NothingDelays',
-    );
-  });
+  withBus(
+    'ends with an agent that is stopped, unless a shutdown is in progress',
+    onBus(async (bus) => {
+      const limits = { apiserverTimeoutSeconds: 3_600 };
+      const first = await startAgent(bus, limits);
+      await delayed(bus, 'node-maintenance-agent');
+      await first.end('SIGTERM');
+      await delayed(bus);
+      const second = await startAgent(bus, limits);
+      await delayed(bus, 'node-maintenance-agent');
+      await bus.powerOff();
+      await eventuallyHolds(
+        'the shutdown to be seen',
+        () => second.output(),
+        (text) => text.includes('Shutdown started'),
+      );
+      await second.end('SIGTERM');
+      expect(await bus.delayedBy()).toEqual(['node-maintenance-agent']);
+      expect(await bus.poweredOff()).toBe('');
+      await startAgent(bus, { apiserverTimeoutSeconds: 1 });
+      await eventuallyHolds(
+        'the machine to be off',
+        () => bus.poweredOff(),
+        (off) => off === 'NothingDelays',
+      );
+    }),
+  );
 
-  withBus('is started again when it ends', async () => {
-    bus = await PrivateBus.start();
-    const agent = await startAgent();
-    await delayed('node-maintenance-agent');
-    const pid = Number(/"Shutdown inhibitor was started","pid":(\d+)/.exec(agent.output())?.[1]);
-    process.kill(pid, 'SIGKILL');
-    await eventuallyHolds(
-      'another inhibitor',
-      () => agent.output(),
-      (text) => text.split('was started"').length === 3,
-    );
-    await delayed('node-maintenance-agent');
-  });
+  withBus(
+    'is started again when it ends',
+    onBus(async (bus) => {
+      const agent = await startAgent(bus);
+      await delayed(bus, 'node-maintenance-agent');
+      const pid = Number(/"Shutdown inhibitor was started","pid":(\d+)/.exec(agent.output())?.[1]);
+      process.kill(pid, 'SIGKILL');
+      await eventuallyHolds(
+        'another inhibitor',
+        () => agent.output(),
+        (text) => text.split('was started"').length === 3,
+      );
+      await delayed(bus, 'node-maintenance-agent');
+    }),
+  );
 });
 
 describe('a bus', () => {
-  withBus('that restarts during a shutdown hides none', async () => {
-    bus = await PrivateBus.start();
-    const agent = await startAgent({ apiserverTimeoutSeconds: 3_600 });
-    await delayed('node-maintenance-agent');
-    await bus.restart({ preparing: true });
-    await eventuallyHolds(
-      'the shutdown to be seen',
-      () => agent.output(),
-      (text) => text.includes('Shutdown started'),
-    );
-  });
+  withBus(
+    'that restarts during a shutdown hides none',
+    onBus(async (bus) => {
+      const agent = await startAgent(bus, { apiserverTimeoutSeconds: 3_600 });
+      await delayed(bus, 'node-maintenance-agent');
+      await bus.restart({ preparing: true });
+      await eventuallyHolds(
+        'the shutdown to be seen',
+        () => agent.output(),
+        (text) => text.includes('Shutdown started'),
+      );
+    }),
+  );
 
-  withBus('on which another process forges PrepareForShutdown begins none', async () => {
-    bus = await PrivateBus.start();
-    const agent = await startAgent();
-    await delayed('node-maintenance-agent');
-    await bus.forgeSignal();
-    await bus.forgeSignal('io.k8s.nodemaintenance.Agent');
-    await throughout('no shutdown begins', 2_000, () =>
-      expect(agent.output()).not.toContain('Shutdown started'),
-    );
-    await bus.powerOff();
-    await eventually('a shutdown to begin', () => expect(agent.output()).toContain('Shutdown started'));
-  });
+  withBus(
+    'on which another process forges PrepareForShutdown begins none',
+    onBus(async (bus) => {
+      const agent = await startAgent(bus);
+      await delayed(bus, 'node-maintenance-agent');
+      await bus.forgeSignal();
+      await bus.forgeSignal('io.k8s.nodemaintenance.Agent');
+      await throughout('no shutdown begins', 2_000, () =>
+        expect(agent.output()).not.toContain('Shutdown started'),
+      );
+      await bus.powerOff();
+      await eventually('a shutdown to begin', () => expect(agent.output()).toContain('Shutdown started'));
+    }),
+  );
 
-  withBus('that grants too little time is named with the remedy', async () => {
-    bus = await PrivateBus.start({ inhibitDelayMaxSeconds: 5 });
-    const agent = await startAgent({ limitSeconds: 120 });
-    await eventuallyHolds(
-      'the warning',
-      () => agent.output(),
-      (text) => text.includes('InhibitDelayMaxSec=120'),
-    );
-  });
+  withBus(
+    'that grants too little time is named with the remedy',
+    onBus(
+      async (bus) => {
+        const agent = await startAgent(bus, { limitSeconds: 120 });
+        await eventuallyHolds(
+          'the warning',
+          () => agent.output(),
+          (text) => text.includes('InhibitDelayMaxSec=120'),
+        );
+      },
+      { inhibitDelayMaxSeconds: 5 },
+    ),
+  );
 
-  withBus('that cancels the shutdown has the kubelet delay the next one', async () => {
-    bus = await PrivateBus.start();
-    await bus.startProxy(await proxyOptions());
-    const kubelet = await bus.startKubelet(bus.proxyAddress, 3_600);
-    const agent = await startAgent({ apiserverTimeoutSeconds: 1 });
-    await delayed('kubelet', 'node-maintenance-agent');
-    await bus.powerOff();
-    await eventuallyHolds(
-      'the kubelet to be notified',
-      () => kubelet.output(),
-      (text) => text.includes('True'),
-    );
-    await bus.cancelShutdown();
-    await eventuallyHolds(
-      'the kubelet to be notified',
-      () => kubelet.output(),
-      (text) => text.includes('False'),
-    );
-    await eventually('the agent to see it', () => expect(agent.output()).toContain('Shutdown was cancelled'));
-    expect(await bus.delayedBy()).toEqual(['kubelet', 'node-maintenance-agent']);
-  });
+  withBus(
+    'that cancels the shutdown has the kubelet delay the next one',
+    onBus(async (bus) => {
+      await bus.startProxy(await proxyOptions());
+      const kubelet = await bus.startKubelet(bus.proxyAddress, 3_600);
+      const agent = await startAgent(bus, { apiserverTimeoutSeconds: 1 });
+      await delayed(bus, 'kubelet', 'node-maintenance-agent');
+      await bus.powerOff();
+      await eventuallyHolds(
+        'the kubelet to be notified',
+        () => kubelet.output(),
+        (text) => text.includes('True'),
+      );
+      await bus.cancelShutdown();
+      await eventuallyHolds(
+        'the kubelet to be notified',
+        () => kubelet.output(),
+        (text) => text.includes('False'),
+      );
+      await eventually('the agent to see it', () =>
+        expect(agent.output()).toContain('Shutdown was cancelled'),
+      );
+      expect(await bus.delayedBy()).toEqual(['kubelet', 'node-maintenance-agent']);
+    }),
+  );
 });

@@ -15,13 +15,14 @@ export type Requirement = (typeof Requirement)[keyof typeof Requirement];
 
 /**
  * Returns a `test` for what needs the requirement; `missing` says what this machine lacks for it. There the tests are skipped, which counts as such; where
- * NM_TEST_REQUIRE names the requirement they fail with that one line.
+ * NM_TEST_REQUIRE names the requirement they fail with that one line. `declare` may be `test.concurrent`.
  */
 export function testsWith(
   requirement: Requirement,
   missing: string | undefined,
+  declare: (name: string, check: () => Promise<void>) => void = test,
 ): (name: string, check: () => Promise<void>) => void {
-  if (missing === undefined) return (name, check) => test(name, check);
+  if (missing === undefined) return declare;
   if (required().includes(requirement))
     return (name) =>
       test(name, () => {
