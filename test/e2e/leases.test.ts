@@ -8,11 +8,17 @@ import { resources } from '../../kube/resources.ts';
 import { NodeLeases } from '../../node-lease/nodeLeases.ts';
 import { silentLog } from '../kit/cluster.ts';
 import { eventually, throughout } from '../kit/eventually.ts';
-import { controllers, startAdmission, startWorker, type WorkerProcess } from '../kit/worker.ts';
+import {
+  controllers,
+  deathNoticedSoon,
+  startAdmission,
+  startWorker,
+  type WorkerProcess,
+} from '../kit/worker.ts';
 import { createWorld, finished, type World } from '../kit/world.ts';
 
 /** Long enough for a worker to start on a machine that is several times slower. */
-const durationSeconds = 60;
+const durationSeconds = 30;
 const holder = leaseHolderOf(SYSTEM_NAMESPACE);
 const node = 'node-1';
 
@@ -25,7 +31,10 @@ const versions: Lease['spec'][] = [];
 const watching = new AbortController();
 
 const start = () =>
-  startWorker(world.sandbox, { ...controllers, env: { NODE_LEASE_DURATION: String(durationSeconds) } });
+  startWorker(world.sandbox, {
+    ...controllers,
+    env: { ...deathNoticedSoon, NODE_LEASE_DURATION: String(durationSeconds) },
+  });
 const killAll = () => Promise.all(workers.splice(0).map((worker) => worker.kill()));
 
 beforeAll(async () => {
