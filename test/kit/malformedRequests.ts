@@ -1,4 +1,5 @@
 import fc from 'fast-check';
+import { anyText } from './anyText.ts';
 
 const method = fc.oneof(
   fc.constantFrom('GET', 'HEAD', 'POST', 'OPTIONS', 'CONNECT', 'TRACE', 'PRI', 'get', 'G\0T', ''),
@@ -32,7 +33,7 @@ const target = fc.oneof(
     '/__proto__',
     `/${'x'.repeat(20_000)}`,
   ),
-  fc.string({ unit: 'binary' }).map((text) => `/${text}`),
+  anyText().map((text) => `/${text}`),
 );
 
 const version = fc.constantFrom('HTTP/1.1', 'HTTP/1.1', 'HTTP/1.0', 'HTTP/2.0', 'HTTP/9.9', 'HTTP/', '');
@@ -59,7 +60,7 @@ const header = fc.oneof(
     ' folded',
     `X: ${'x'.repeat(20_000)}`,
   ),
-  fc.string({ unit: 'binary' }),
+  anyText(),
 );
 
 const body = fc.oneof(
@@ -72,7 +73,7 @@ const body = fc.oneof(
     '-1\r\n',
     '5;x=y\r\nhe',
   ),
-  fc.string({ unit: 'binary' }),
+  anyText(),
 );
 
 const request = fc

@@ -4,8 +4,9 @@ import { code, plain } from '../../../domain/common/markdown.ts';
 import { escapeUnprintable } from '../../../api/text.ts';
 import { cut, joinedProblems, oneLine } from '../../../domain/common/text.ts';
 import { hostileTexts, interpretedMarkdown, unprintable } from '../../kit/hostileText.ts';
+import { anyText } from '../../kit/anyText.ts';
 
-const anyText = fc.string({ unit: 'binary', maxLength: 300 });
+const texts = anyText({ maxLength: 300 });
 
 describe('one line of a text', () => {
   test.each(hostileTexts)('with $what is printable and short', ({ text }) => {
@@ -26,7 +27,7 @@ describe('one line of a text', () => {
 
   test('of any text is printable, short, and the same when taken again', () => {
     fc.assert(
-      fc.property(anyText, fc.integer({ min: 1, max: 50 }), (text, length) => {
+      fc.property(texts, fc.integer({ min: 1, max: 50 }), (text, length) => {
         const line = oneLine(text, length);
         expect(line).not.toMatch(unprintable);
         expect(line.length).toBeLessThanOrEqual(length);
@@ -38,7 +39,7 @@ describe('one line of a text', () => {
 
 test('escaping changes nothing but unprintable characters, and JSON reads the escapes', () => {
   fc.assert(
-    fc.property(anyText, (text) => {
+    fc.property(texts, (text) => {
       const escaped = escapeUnprintable(JSON.stringify(text));
       expect(escaped).not.toMatch(unprintable);
       expect(JSON.parse(escaped)).toBe(text);

@@ -3,6 +3,7 @@ import fc from 'fast-check';
 import type { Lease } from '../../../api/core.ts';
 import { leaseStateOf } from '../../../domain/leases/lease.ts';
 import { leaseProblemChangesAt, leaseProblemOf } from '../../../domain/leases/abandoned.ts';
+import { anyText } from '../../kit/anyText.ts';
 
 const now = Date.parse('2026-01-01T12:00:00Z');
 const minute = 60_000;
@@ -113,19 +114,16 @@ describe('"Definitive monitoring and alerting boundaries of abandoned leases" (K
   });
 });
 
-const anyText = fc.oneof(
-  fc.string({ unit: 'binary' }),
-  fc.constantFrom('', 'jane', 'kubeadm', 'kubeadm-jane'),
-);
+const holder = fc.oneof(anyText(), fc.constantFrom('', 'jane', 'kubeadm', 'kubeadm-jane'));
 const time = fc.oneof(
-  fc.string({ unit: 'binary' }),
+  anyText(),
   fc.date({ noInvalidDate: true }).map((date) => date.toISOString()),
   fc.integer({ min: -2 * hour, max: 2 * hour }).map(at),
 );
 const number = fc.oneof(fc.double(), fc.integer(), fc.integer({ min: 0, max: 7_200 }));
 const anySpec: fc.Arbitrary<Lease['spec']> = fc.record(
   {
-    holderIdentity: anyText,
+    holderIdentity: holder,
     leaseDurationSeconds: number,
     acquireTime: time,
     renewTime: time,

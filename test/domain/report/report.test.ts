@@ -7,6 +7,7 @@ import type { RecordedRun, RecordedStep } from '../../../domain/report/recorded.
 import type { Report } from '../../../domain/report/report.ts';
 import { type WindowRecord, windowReport } from '../../../domain/report/windowReport.ts';
 import type { WindowMaintenance } from '../../../domain/windows/windowMaintenance.ts';
+import { anyText } from '../../kit/anyText.ts';
 
 const start = Date.parse('2026-01-01T12:00:00Z');
 const at = (seconds: number) => start + seconds * 1_000;
@@ -461,10 +462,7 @@ const anything = fc.oneof(
     end: fc.constantFrom(time(5), time(-9), 'never'),
     nodes: fc.oneof(fc.jsonValue(), fc.array(fc.string())),
     paused: fc.boolean(),
-    drained: fc.oneof(
-      fc.jsonValue(),
-      fc.record({ number: fc.nat(), total: fc.nat(), pods: fc.string({ unit: 'binary' }) }),
-    ),
+    drained: fc.oneof(fc.jsonValue(), fc.record({ number: fc.nat(), total: fc.nat(), pods: anyText() })),
     details: fc.oneof(
       fc.jsonValue(),
       fc
@@ -473,7 +471,7 @@ const anything = fc.oneof(
     ),
     state: fc.oneof(
       fc.jsonValue(),
-      fc.string({ unit: 'binary' }).map((node) => windowState({ inProgress: [{ node, maintenance: node }] })),
+      anyText().map((node) => windowState({ inProgress: [{ node, maintenance: node }] })),
     ),
   }),
 );
@@ -507,8 +505,8 @@ const runs = fc.array(
 const actions = fc.array(
   fc.record({
     time: fc.oneof(fc.string(), fc.constantFrom(time(3), time(4))),
-    who: fc.option(fc.string({ unit: 'binary' }), { nil: undefined }),
-    what: fc.string({ unit: 'binary', maxLength: 2_000 }),
+    who: fc.option(anyText(), { nil: undefined }),
+    what: anyText({ maxLength: 2_000 }),
     source: fc.constantFrom('Temporal' as const, 'Kubernetes' as const),
   }),
   { maxLength: 5 },

@@ -1,5 +1,6 @@
 import fc from 'fast-check';
 import { hostileTexts } from '../../kit/hostileText.ts';
+import { anyText } from '../../kit/anyText.ts';
 
 /** Inputs that are like valid ones: each is a valid document with a few changes of its structure. */
 
@@ -85,7 +86,7 @@ const oddNumbers = [
 
 const text: fc.Arbitrary<string> = fc.oneof(
   fc.constantFrom(...oddTexts),
-  fc.string({ unit: 'binary', maxLength: 40 }),
+  anyText({ maxLength: 40 }),
   fc.string({ maxLength: 40 }),
 );
 
@@ -97,7 +98,7 @@ const value: fc.Arbitrary<unknown> = fc.oneof(
   fc.jsonValue({ maxDepth: 2 }),
 );
 
-const key = fc.oneof(fc.constantFrom(...oddKeys), fc.string({ unit: 'binary', maxLength: 20 }));
+const key = fc.oneof(fc.constantFrom(...oddKeys), anyText({ maxLength: 20 }));
 
 /** Wraps a value in lists or objects. */
 const deepened = (inner: unknown, inLists: boolean): unknown => {
