@@ -507,6 +507,15 @@ describe('a manifest', () => {
       },
       want: { namespace: 'kube-system', gracePeriodSeconds: 5, priority: 7 },
     },
+    ...[
+      { grace: -1, want: 0 },
+      { grace: 1e308, want: 2_147_483_647 },
+      { grace: Number.POSITIVE_INFINITY, want: 30 },
+    ].map(({ grace, want }) => ({
+      when: `has a grace period of ${grace}`,
+      content: { kind: 'Pod', metadata: { name: 'web' }, spec: { terminationGracePeriodSeconds: grace } },
+      want: { gracePeriodSeconds: want },
+    })),
     { when: 'is of another kind', content: { kind: 'Service', metadata: { name: 'web' } }, want: undefined },
     { when: 'has no name', content: { kind: 'Pod', metadata: {} }, want: undefined },
     { when: 'is no map', content: 'text', want: undefined },
