@@ -123,6 +123,7 @@ function capacityOf(count: number, text: string): CapacityFacts {
   };
 }
 
+const finalizers = Array.from({ length: 10 }, (_, at) => `example.com/${'f'.repeat(240)}${at}`);
 const longest = (i: number) => `${i}`.padStart(4, '0').padStart(253, 'n');
 
 /** Returns the status of a maintenance that competes with another one for nodes with the longest names, and its whole object. */
@@ -190,20 +191,19 @@ function worstCase(
 
 /** Returns pods of a node with the longest names: of each kind some. */
 function podsOf(node: string, count: number, { seed, text }: { seed: number; text: string }) {
+  const blocker = {
+    reason: BlockerReason.EvictionRejected,
+    message: `${seed} ${`${text}No.\n`.repeat(500)}`,
+  };
   return Array.from({ length: count }, (_, i) => {
     const name = `${i}`.padStart(4, '0').padStart(253, 'p');
     const namespace = 's'.repeat(63);
-    const finalizers = Array.from({ length: 10 }, (_item, at) => `example.com/${'f'.repeat(240)}${at}`);
     const terminating = { deletionTimestamp: now, deletionGracePeriodSeconds: 3600, finalizers };
     const kind = (i + seed) % 4;
     const one =
       kind === 0
         ? mirrorPod({ name, namespace })
         : pod({ name, namespace, priority: (seed % 3) * 1_000_000_000, ...(kind === 1 && terminating) });
-    const blocker = {
-      reason: BlockerReason.EvictionRejected,
-      message: `${seed} ${`${text}No.\n`.repeat(500)}`,
-    };
     return {
       pod: { ...one, spec: { ...one.spec, nodeName: node } },
       evacuating: true,

@@ -441,6 +441,7 @@ function uninstalled(start: UninstallFacts, choices: UninstallChoices): Uninstal
   for (const phase of uninstallPhases)
     for (let pass = 0; pass < 10; pass++) {
       const items = planUninstall(current, choices).filter((item) => item.phase === phase && isPending(item));
+      if (items.length === 0) break;
       current = items.reduce(attempted, current);
     }
   return current;
