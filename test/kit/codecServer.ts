@@ -1,9 +1,9 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { fileURLToPath } from 'node:url';
 import { eventuallyHolds } from './eventually.ts';
+import { programOf } from './program.ts';
 
-const main = fileURLToPath(new URL('../../worker/codecServer/main.ts', import.meta.url));
+const main = programOf('worker/codecServer/main.ts');
 
 /** A codec server, as an operator runs it. */
 export interface CodecServerProcess {

@@ -14,6 +14,7 @@ import { declaredNamespace, knownAttributes } from '../../temporal-config/namesp
 import type { ScheduleFile } from '../../temporal-config/scheduleFile.ts';
 import { readDesiredConfig } from '../../temporal-config/desiredConfig.ts';
 import type { Answer } from '../api/kubectl.ts';
+import { programOf } from '../kit/program.ts';
 import { releaseSandbox, testSandbox } from '../kit/sandbox.ts';
 
 const root = fileURLToPath(new URL('../..', import.meta.url));
@@ -48,7 +49,7 @@ afterAll(async () => {
 
 async function configure(...args: string[]): Promise<Answer> {
   const env = { ...process.env, ...sandbox.env, NODE_OPTIONS: '', TEMPORAL_NAMESPACE: namespace };
-  const child = spawn(process.execPath, ['temporal-config/main.ts', ...args, '--dir', folder], {
+  const child = spawn(process.execPath, [programOf('temporal-config/main.ts'), ...args, '--dir', folder], {
     cwd: root,
     env,
   });

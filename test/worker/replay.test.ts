@@ -10,9 +10,10 @@ import { isRecord } from '../../domain/common/untrusted.ts';
 import { EncryptionCodec } from '../../temporal-config/encryptionCodec.ts';
 import { PayloadKeys } from '../../temporal-config/payloadKeys.ts';
 import { keyFolder } from '../kit/payloadKeys.ts';
+import { programOf } from '../kit/program.ts';
 import { workflowBundle } from '../kit/workflows.ts';
 
-const main = fileURLToPath(new URL('../../worker/replay/main.ts', import.meta.url));
+const main = programOf('worker/replay/main.ts');
 const recorded = fileURLToPath(
   new URL('../replay/histories/idle-cordon-drain-complete.json', import.meta.url),
 );
