@@ -1,5 +1,5 @@
 import { readFile } from 'node:fs/promises';
-import { join } from 'node:path';
+import { dirname, join } from 'node:path';
 import { Context } from '@temporalio/activity';
 import { Client, Connection, type WorkflowHandle, WorkflowNotFoundError } from '@temporalio/client';
 import { defaultPayloadConverter, defineSearchAttributeKey } from '@temporalio/common';
@@ -89,11 +89,13 @@ export function ownTemporal(
   });
 }
 
-/** Returns the workflows as `npm test` bundled them for all test files, or bundles them. */
-export async function workflowBundle(): Promise<WorkflowBundle & { code: string }> {
+/** Returns the workflows as `npm test` bundled them for all test files, or bundles them; with `traces`, those of a worker that exports traces. */
+export async function workflowBundle(
+  { traces } = { traces: false },
+): Promise<WorkflowBundle & { code: string }> {
   const file = process.env['WORKFLOW_BUNDLE'];
-  if (file) return { code: await readFile(file, 'utf8') };
-  return bundleWorkflows();
+  if (!file) return bundleWorkflows({ traces });
+  return { code: await readFile(traces ? join(dirname(file), 'workflows-traces.js') : file, 'utf8') };
 }
 
 export async function workflowLab(address: string, namespace = 'default'): Promise<WorkflowLab> {

@@ -1,7 +1,6 @@
 import { readdirSync, readFileSync } from 'node:fs';
 import { beforeAll, describe, expect, test } from '@jest/globals';
 import { DefaultLogger, Runtime, Worker } from '@temporalio/worker';
-import { bundleWorkflows } from '../../worker/bundle.ts';
 import { workflowBundle } from '../kit/workflows.ts';
 
 const folder = new URL('histories/', import.meta.url);
@@ -26,7 +25,7 @@ let traced: { code: string };
 beforeAll(async () => {
   Runtime.install({ logger: new DefaultLogger('ERROR') });
   bundle = await workflowBundle();
-  traced = await bundleWorkflows({ traces: true });
+  traced = await workflowBundle({ traces: true });
 });
 
 describe('a history that was recorded from the real system', () => {

@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os';
 import { join, relative } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
-import { bundleWorkflows, loadWorkflows } from '../../worker/bundle.ts';
+import { loadWorkflows } from '../../worker/bundle.ts';
 import { workflowBundle } from '../kit/workflows.ts';
 import { recordedLog } from '../kube/fixtures.ts';
 
@@ -79,7 +79,7 @@ describe('--workflow-bundle', () => {
   });
 
   test('with a file that adds spans to traces is used if traces are exported, and only then', async () => {
-    const traced = await bundleWorkflows({ traces: true });
+    const traced = await workflowBundle({ traces: true });
     const file = await fileWith(traced.code);
     expect(await load(file, true)).toEqual(traced);
     await expect(load(file)).rejects.toThrow(
