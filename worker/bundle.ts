@@ -1,6 +1,6 @@
 import { execFile } from 'node:child_process';
 import { createHash } from 'node:crypto';
-import { mkdir, readFile, rename, writeFile } from 'node:fs/promises';
+import { mkdir, readFile, rename, unlink, writeFile } from 'node:fs/promises';
 import { createRequire } from 'node:module';
 import { dirname, relative, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -70,8 +70,16 @@ export async function keepWorkflows(
   log: Log,
   keptFile = keptFileOf({ traces }),
 ): Promise<void> {
-  if ((await readKept(keptFile)) === undefined)
-    await keep(await bundleInChildProcess({ traces }, log), keptFile);
+  if ((await readKept(keptFile)) !== undefined) return;
+  await discard(keptFile);
+  await keep(await bundleInChildProcess({ traces }, log), keptFile);
+}
+
+/** Deletes a bundle that is of no use. What cannot be deleted cannot be replaced either, which is known before the workflows are bundled. */
+async function discard(file: string): Promise<void> {
+  await unlink(file).catch((error: unknown) => {
+    if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error;
+  });
 }
 
 /** Returns undefined if there is none of the present sources. */
