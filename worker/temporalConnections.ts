@@ -7,13 +7,20 @@ import type { Log } from '../kube/log.ts';
 import { type ConnectionSettings, connectionSettings } from '../temporal-config/connection.ts';
 import { explainFailure } from '../temporal-config/connectionErrors.ts';
 
-/** How often files and settings are read again. The kubelet updates mounted Secrets about once a minute. */
-const reloadEveryMs = 5_000;
+/** The kubelet updates mounted Secrets about once a minute. */
+const defaultReloadMs = 5_000;
 const answerTimeoutMs = 5_000;
 /** The default of gRPC, two minutes, would delay the end of every long outage. */
 const maxReconnectMs = 5_000;
 /** Calls that have started end on the former connection. */
 const closeAfterMs = 60_000;
+
+interface ReloadOptions {
+  /** Those of the environment and the files that it names, unless given. */
+  read?: () => ConnectionSettings;
+  /** How often they are read. */
+  everyMs?: number;
+}
 
 /**
  * The connections of this process to Temporal: one of the client, one of the workers. When an API key or a certificate changes, they are
@@ -63,7 +70,7 @@ export class TemporalConnections {
   async reload(
     log: Log,
     signal: AbortSignal,
-    read: () => ConnectionSettings = connectionSettings,
+    { read = connectionSettings, everyMs = defaultReloadMs }: ReloadOptions = {},
   ): Promise<void> {
     let logged = serverOf(this.#settings);
     const pass = async () => {
@@ -74,8 +81,8 @@ export class TemporalConnections {
       if (await this.#replace(next)) log.info('Credentials of Temporal reloaded');
     };
     const failure = 'Credentials of Temporal could not be reloaded, and the former ones stay in use';
-    await sleep(reloadEveryMs, undefined, { signal }).catch(() => undefined);
-    await repeat(pass, { everyMs: reloadEveryMs, failure, log, signal });
+    await sleep(everyMs, undefined, { signal }).catch(() => undefined);
+    await repeat(pass, { everyMs, failure, log, signal });
   }
 
   /** Another server needs a restart: the claim of the cluster is there. */

@@ -35,10 +35,11 @@ function reload(read: () => ConnectionSettings): { log: LogRecorder; readings: (
   const log = recordedLog();
   let readings = 0;
   stop = new AbortController();
-  reloading = connections.reload(log, stop.signal, () => {
+  const counted = () => {
     readings += 1;
     return read();
-  });
+  };
+  reloading = connections.reload(log, stop.signal, { read: counted, everyMs: 100 });
   return { log, readings: () => readings };
 }
 
