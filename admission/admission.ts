@@ -47,6 +47,8 @@ export interface AdmissionOptions extends Omit<AdmissionServerOptions, 'clients'
   readonly clients?: WebhookClients | undefined;
   /** Observes the queue of the registration. */
   readonly queues?: WorkQueueObserver | undefined;
+  /** How long a list of pods is used for warnings. */
+  readonly podsMaxAgeMs?: number;
 }
 
 /** The maximum interval at which certificates and registration are reconciled. */
@@ -74,13 +76,13 @@ export class Admission {
   #registrationProblem: string | undefined;
 
   constructor(options: AdmissionOptions) {
-    const { view, namespace, directEvictions, clients, log, onRejection, limits } = options;
+    const { view, namespace, directEvictions, clients, log, onRejection, limits, podsMaxAgeMs } = options;
     this.#options = options;
     this.#clientCa = clients?.ca;
     this.server = createAdmissionServer(
       {
         [paths.authorization]: maintenanceWebhook(authorizationReviewer(view, namespace)),
-        [paths.warnings]: maintenanceWebhook(warningReviewer(view, namespace)),
+        [paths.warnings]: maintenanceWebhook(warningReviewer(view, namespace, podsMaxAgeMs)),
         [paths.evacuations]: evacuationWebhook(evacuationReviewer(view.kube)),
         [paths.evictions]: evictionWebhook(evictionReviewer(view, directEvictions)),
         [paths.readinessPolicies]: readinessPolicyWebhook(readinessPolicyReviewer(view)),

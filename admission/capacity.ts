@@ -13,7 +13,7 @@ const maxReadMs = 20_000;
 /** A larger cluster gets no warning: `kubectl maintenance plan` reads more. */
 const maxPods = 50_000;
 /** A list is used for this long, and no other begins within as many times as long as it took. */
-const maxAgeMs = 10_000;
+const defaultMaxAgeMs = 10_000;
 const agePerRead = 10;
 
 interface Read {
@@ -28,12 +28,14 @@ interface Read {
 export class CapacityWarnings {
   readonly #kube: Kube;
   readonly #namespace: string;
+  readonly #maxAgeMs: number;
   #read: Read | undefined;
 
   /** `namespace` is that of the installation. */
-  constructor(kube: Kube, namespace: string) {
+  constructor(kube: Kube, namespace: string, maxAgeMs = defaultMaxAgeMs) {
     this.#kube = kube;
     this.#namespace = namespace;
+    this.#maxAgeMs = maxAgeMs;
   }
 
   async of(spec: NodeMaintenanceSpec, nodes: readonly Node[]): Promise<string | undefined> {
@@ -69,7 +71,7 @@ export class CapacityWarnings {
     const read: Read = { pods, usedUntil: Infinity };
     void pods.then(() => {
       const tookMs = performance.now() - startedAt;
-      read.usedUntil = performance.now() + Math.max(maxAgeMs, agePerRead * tookMs);
+      read.usedUntil = performance.now() + Math.max(this.#maxAgeMs, agePerRead * tookMs);
     });
     return read;
   }

@@ -13,7 +13,7 @@ export interface WebhookClients extends AcceptedClients {
 }
 
 /** A change of the file takes effect within this time. Polled, because a mounted Secret changes by a new symbolic link. */
-const pollMs = 5_000;
+const defaultPollMs = 5_000;
 
 /** Reads authorities of client certificates. Throws an Error that names the setting and the remedy. */
 export async function readClientCa(caFile: string): Promise<string> {
@@ -52,7 +52,7 @@ function parsed(pem: string): X509Certificate | undefined {
 /** Calls back with the new content of the file after each change, until the signal aborts. While the file is not valid, the last content counts. */
 export async function watchClientCa(
   { caFile, ca }: WebhookClients,
-  { onChange, log }: { onChange: (ca: string) => void; log: Log },
+  { onChange, log, pollMs = defaultPollMs }: { onChange: (ca: string) => void; log: Log; pollMs?: number },
   signal: AbortSignal,
 ): Promise<void> {
   let current = ca;

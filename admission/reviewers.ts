@@ -62,9 +62,13 @@ export function authorizationReviewer(
 }
 
 /** Warns about likely mistakes, and rejects a maintenance whose status could not be stored. */
-export function warningReviewer(view: AdmissionView, namespace: string): Reviewer<MaintenanceRequest> {
+export function warningReviewer(
+  view: AdmissionView,
+  namespace: string,
+  podsMaxAgeMs?: number,
+): Reviewer<MaintenanceRequest> {
   const { kube, nodes, maintenances } = view;
-  const capacity = new CapacityWarnings(kube, namespace);
+  const capacity = new CapacityWarnings(kube, namespace, podsMaxAgeMs);
   return async (request, signal) => {
     const proposal = proposalOf(request);
     if (proposal === undefined) return { kind: 'Allowed' };

@@ -74,7 +74,7 @@ test('a change of a mounted Secret is noticed; while the file is not valid, the 
   const stop = new AbortController();
   const changes: string[] = [];
   const clients = { caFile: file(), ca: await readClientCa(file()), names: [] };
-  const ended = watchClientCa(clients, { onChange: (ca) => changes.push(ca), log }, stop.signal);
+  const ended = watchClientCa(clients, { onChange: (ca) => changes.push(ca), log, pollMs: 100 }, stop.signal);
   await linkTo('missing');
   await eventually('the error', () =>
     expect(log.lines).toEqual([

@@ -216,7 +216,7 @@ describe('a kubectl user is warned', () => {
       const { code, stderr } = await kubectl(args, c.maintenance({ nodes: [node], stage }));
       return { code, capacity: stderr.split('\n').filter((line) => line.includes('would fit on no other')) };
     };
-    // An earlier list of pods is used for ten seconds.
+    // An earlier list of pods is used for a while.
     await eventually('the warning', async () =>
       expect(await created('Drain')).toEqual({ code: 0, capacity: [expect.stringMatching(warning)] }),
     );

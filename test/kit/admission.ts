@@ -32,6 +32,7 @@ export async function servedAdmission(
     directEvictions,
     log: silentLog,
     onRejection: () => undefined,
+    podsMaxAgeMs: 500,
     ...(lifetimes && { lifetimes }),
   });
   await new Promise<void>((resolve) => admission.server.listen(0, '127.0.0.1', resolve));
