@@ -14,8 +14,10 @@ export type Kubectl = (args: string[], object?: object) => Promise<Answer>;
 
 /** kubectl as the sandbox's administrator, its cache kept there; `object` goes to standard input as JSON (for `-f -`). */
 export function kubectlOf({ bin, env, dir }: Sandbox): Kubectl {
+  // It ends before it has to collect garbage, which takes a fifth of its processor time.
+  const variables = { ...env, HOME: dir, GOGC: 'off' };
   return async (args, object) => {
-    const child = spawn(join(bin, 'kubectl'), args, { env: { ...env, HOME: dir }, stdio: 'pipe' });
+    const child = spawn(join(bin, 'kubectl'), args, { env: variables, stdio: 'pipe' });
     // kubectl may exit without having read it; the exit code tells why.
     child.stdin.on('error', () => undefined);
     child.stdin.end(object ? JSON.stringify(object) : '');
