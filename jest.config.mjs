@@ -7,10 +7,12 @@ export default {
   transform: {
     '^.+\\.ts$': ['@swc/jest', { jsc: { target: 'es2024', parser: { syntax: 'typescript' } }, module: { type: 'es6' } }],
   },
-  // Each file loads its own modules: a thousand of them are the Kubernetes client, of which `npm test` bundles what kube/ imports.
-  ...(env.NM_TEST_KUBERNETES_CLIENT && {
-    moduleNameMapper: { '^@kubernetes/client-node$': env.NM_TEST_KUBERNETES_CLIENT },
-  }),
+  // Each file loads its own modules: a thousand of them are the Kubernetes client, of which `npm test` bundles what kube/ imports, and
+  // hundreds are rxjs, which contains itself as one module.
+  moduleNameMapper: {
+    '^rxjs(/operators)?$': '<rootDir>/node_modules/rxjs/dist/bundles/rxjs.umd.js',
+    ...(env.NM_TEST_KUBERNETES_CLIENT && { '^@kubernetes/client-node$': env.NM_TEST_KUBERNETES_CLIENT }),
+  },
   testMatch: ['<rootDir>/test/**/*.test.ts'],
   // Longer than any wait for a fact, which names the fact when it fails.
   testTimeout: 600_000,
