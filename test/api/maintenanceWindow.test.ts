@@ -1,21 +1,33 @@
+import { type Resource, resources } from '../../kube/resources.ts';
 import type { Sandbox } from '../../sandbox/sandbox.ts';
+import { allowed, type DryRuns, dryRunsIn } from '../kit/dryRuns.ts';
 import { releaseSandbox, testSandbox } from '../kit/sandbox.ts';
 import { type Kubectl, kubectlOf, succeeds } from './kubectl.ts';
 import { maintenance, selecting } from './objects.ts';
 
 let sandbox: Sandbox | undefined;
 let kubectl: Kubectl;
+let dryRuns: DryRuns;
 
 beforeAll(async () => {
   sandbox = await testSandbox();
   kubectl = kubectlOf(sandbox);
+  dryRuns = await dryRunsIn(sandbox);
 });
 
-afterAll(() => releaseSandbox(sandbox));
+afterAll(async () => {
+  dryRuns?.close();
+  await releaseSandbox(sandbox);
+});
 
-/** Asks the apiserver without storing anything. */
-const tryCreate = (object: object) =>
-  kubectl(['create', '--dry-run=server', '-o', 'json', '-f', '-'], object);
+/** Returns the spec that the apiserver would store. */
+async function specOf(resource: Resource, object: object): Promise<object> {
+  const { object: stored, ...verdict } = await dryRuns.create(resource, object);
+  expect(verdict).toMatchObject(allowed);
+  return (stored as { spec: object }).spec;
+}
+
+const { maintenanceWindows, nodeDisruptionBudgets } = resources;
 
 const apiVersion = 'nodemaintenance.k8s.io/v1alpha1';
 const weekly = { cron: '0 2 * * 6', timeZone: 'Europe/Berlin', duration: '4h' };
@@ -39,13 +51,12 @@ const budget = (maxUnavailable: unknown, selector?: object) => ({
 });
 
 test('a cluster may have several budgets, each with the nodes that it limits', async () => {
-  const { spec } = JSON.parse(await succeeds(tryCreate(budget('25%', nodeSelector))));
+  const spec = await specOf(nodeDisruptionBudgets, budget('25%', nodeSelector));
   expect(spec).toEqual({ maxUnavailable: '25%', nodeSelector });
 });
 
 test('a MaintenanceWindow needs a schedule and a nodeSelector, and has safe defaults', async () => {
-  const { spec } = JSON.parse(await succeeds(tryCreate(window())));
-  expect(spec).toMatchObject({
+  expect(await specOf(maintenanceWindows, window())).toMatchObject({
     rollout: { maxUnavailable: 1, soakSeconds: 0, maxFailures: 1, order: { by: 'Name' } },
     work: { type: 'None' },
     approval: 'None',
@@ -90,14 +101,13 @@ describe('a MaintenanceWindow is accepted', () => {
     },
     { when: 'its maxUnavailable is a number of nodes', spec: { rollout: { maxUnavailable: 3 } } },
   ])('when $when', async ({ spec }) => {
-    const created = JSON.parse(await succeeds(tryCreate(window(spec))));
-    expect(created.spec).toMatchObject(spec);
+    expect(await specOf(maintenanceWindows, window(spec))).toMatchObject(spec);
   });
 });
 
 test('a window that reboots nodes does so if they need it, and waits for half an hour', async () => {
-  const { spec } = JSON.parse(await succeeds(tryCreate(window({ work: { type: 'Reboot', reboot: {} } }))));
-  expect(spec.work.reboot).toEqual({ policy: 'IfRequired', timeoutSeconds: 1800 });
+  const spec = await specOf(maintenanceWindows, window({ work: { type: 'Reboot', reboot: {} } }));
+  expect(spec).toHaveProperty(['work', 'reboot'], { policy: 'IfRequired', timeoutSeconds: 1800 });
 });
 
 describe('is rejected, with a message that explains how to fix it,', () => {
@@ -216,12 +226,9 @@ describe('is rejected, with a message that explains how to fix it,', () => {
       message: 'maxUnavailable must be a number of 0 or more, or a percentage such as "10%"',
     },
   ])('when $when', async ({ object, message }) => {
-    const { code, stderr } = await kubectl(
-      ['create', '--dry-run=server', '--validate=strict', '-f', '-'],
-      object,
-    );
-    expect(code).not.toBe(0);
-    expect(stderr).toContain(message);
+    const isBudget = (object as { kind: string }).kind === 'NodeDisruptionBudget';
+    const { rejection } = await dryRuns.create(isBudget ? nodeDisruptionBudgets : maintenanceWindows, object);
+    expect(rejection).toContain(message);
   });
 });
 
