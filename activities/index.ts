@@ -67,7 +67,7 @@ function withProcessState(injected: InjectedDeps): Deps {
   const nodeLeases = new NodeLeaseRegistry(injected);
   const cordons = new Cordons({ ...injected, nodeLeases });
   const heldNodes = new SharedRead(() => readHeldNodes(injected.cluster.kube));
-  const nodeAgents = new NodeAgents(injected.cluster.kube);
+  const nodeAgents = new NodeAgents(injected.cluster.kube, injected.resyncMs);
   const capacity = new Capacity(injected);
   const serving = new ServingMonitor(injected);
   const lastStatusWrites = new Map<string, number>();

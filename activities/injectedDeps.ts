@@ -20,6 +20,8 @@ export interface InjectedDeps {
   heartbeatTimeoutSeconds: number;
   /** Time without any progress after which an activity only waits. */
   stalledAfterMs: number;
+  /** Interval in which what no watch reports is read again, and what was rejected is requested again. */
+  resyncMs: number;
   /** One call of `removeEvacuations` takes about this long at most. */
   removalMs: number;
   /** The permissions of the users who request maintenances. */

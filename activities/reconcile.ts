@@ -13,8 +13,8 @@ import { nodeStatusOf } from './view.ts';
 export const debounceMs = 40;
 /** A pass that computed for some time is followed by at least four times as long for everything else that this process does. */
 const idlePerComputation = 4;
-/** Longest time between two passes without any change. */
-export const resyncEveryMs = 10_000;
+/** Longest time between two passes without any change, unless the worker sets another. */
+export const defaultResyncMs = 10_000;
 
 /** Longest delay before the next pass of an activity that waits, after a change that hardly concerns it. */
 const idleDelayMs = 2_000;
@@ -63,7 +63,7 @@ export interface ReconcileOptions {
  * it resolves with a result; and often enough for the Leases of the nodes, which it renews.
  */
 export function reconcile<T>(
-  { cluster, leases }: Pick<Deps, 'cluster' | 'leases'>,
+  { cluster, leases, resyncMs }: Pick<Deps, 'cluster' | 'leases' | 'resyncMs'>,
   {
     maintenance,
     podDelayMs = () => undefined,
@@ -93,7 +93,7 @@ export function reconcile<T>(
     ],
     pass,
     {
-      withinMs: () => Math.min(resyncEveryMs, renewalCheckMs(leases.leaseDurationSeconds), dueInMs()),
+      withinMs: () => Math.min(resyncMs, renewalCheckMs(leases.leaseDurationSeconds), dueInMs()),
       minIdleMs: () => idlePerComputation * computedMs(),
     },
   );
@@ -134,7 +134,7 @@ export async function reconcileOn<T>(
   watched: readonly Watched[],
   pass: () => Promise<T | undefined>,
   {
-    withinMs = () => resyncEveryMs,
+    withinMs = () => defaultResyncMs,
     minIdleMs = () => 0,
   }: { withinMs?: () => number; minIdleMs?: () => number } = {},
 ): Promise<T> {

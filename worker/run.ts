@@ -1,6 +1,7 @@
 import { Runtime, type WorkflowBundle } from '@temporalio/worker';
 import type { Logger } from 'pino';
 import { createActivities } from '../activities/index.ts';
+import { defaultResyncMs } from '../activities/reconcile.ts';
 import {
   type ClusterScope,
   Component,
@@ -291,6 +292,7 @@ async function prepareWorkers(
       revealsDeaths: !config.identityLeases.enabled,
     }),
     stalledAfterMs,
+    resyncMs: defaultResyncMs,
     removalMs,
     readinessGatesEnabled: config.readinessGates,
     autoscalerAnnotationsEnabled: config.autoscalerAnnotations,

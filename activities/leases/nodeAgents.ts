@@ -5,8 +5,6 @@ import { forEachBounded } from '../../kube/bounded.ts';
 import type { Kube } from '../../kube/client.ts';
 import { isRejection } from '../../kube/errors.ts';
 
-/** Interval in which a Lease is read on which static pods depend. */
-const readEveryMs = 10_000;
 /** Interval for nodes without static pods, whose Leases only the status shows. */
 const readOthersEveryMs = 60_000;
 /** A drain of many nodes reads 20 Leases a second at most. */
@@ -31,12 +29,15 @@ export interface AgentNode {
  */
 export class NodeAgents {
   readonly #kube: Kube;
+  readonly #readEveryMs: number;
   /** `atMs` is by performance.now(). */
   readonly #known = new Map<string, { agent: NodeAgent; atMs: number }>();
   readonly #reading = new Map<string, Promise<void>>();
 
-  constructor(kube: Kube) {
+  /** `readEveryMs`: interval in which a Lease is read on which static pods depend. */
+  constructor(kube: Kube, readEveryMs: number) {
     this.#kube = kube;
+    this.#readEveryMs = readEveryMs;
   }
 
   /** Returns the agent of the node when its Lease was read last. */
@@ -74,7 +75,7 @@ export class NodeAgents {
   #dueInMs({ name, hasStaticPods }: AgentNode, count: number): number {
     const known = this.#known.get(name);
     if (known === undefined) return 0;
-    const intervalMs = Math.max(hasStaticPods ? readEveryMs : readOthersEveryMs, count * perNodeMs);
+    const intervalMs = Math.max(hasStaticPods ? this.#readEveryMs : readOthersEveryMs, count * perNodeMs);
     return known.atMs + intervalMs - performance.now();
   }
 

@@ -12,8 +12,6 @@ import { resources, versionOf } from '../../kube/resources.ts';
 import type { InjectedDeps } from '../injectedDeps.ts';
 
 const concurrentLeases = 16;
-/** Delay before a rejected write of a Lease is tried again. */
-const rejectionRetryMs = 10_000;
 
 /** The nodes of a maintenance, divided by the holder of their Leases. */
 export type LeaseAcquisition =
@@ -28,7 +26,7 @@ export type LeaseAcquisition =
       isNew: boolean;
     };
 
-type LeaseDeps = Pick<InjectedDeps, 'cluster' | 'events' | 'leases'>;
+type LeaseDeps = Pick<InjectedDeps, 'cluster' | 'events' | 'leases' | 'resyncMs'>;
 
 /** The node Leases of all maintenances of this process. Its state only saves requests and Events. */
 export class NodeLeaseRegistry {
@@ -103,7 +101,7 @@ export class NodeLeaseRegistry {
 
   #rejectionOf(node: string): string | undefined {
     const rejection = this.#rejections.get('') ?? this.#rejections.get(node);
-    return rejection !== undefined && Date.now() - rejection.at < rejectionRetryMs
+    return rejection !== undefined && Date.now() - rejection.at < this.#deps.resyncMs
       ? rejection.because
       : undefined;
   }

@@ -20,8 +20,6 @@ import { isCompleting, nodeStatusOf, nodesOf } from '../view.ts';
 import { changeNode, type NodeChange } from './cordons.ts';
 
 const concurrentNodes = 16;
-/** Delay before the next attempt if the worker may not list Leases. */
-const leasesForbiddenRetryMs = 10_000;
 
 /**
  * Sets "`.spec.unschedulable` back to false on all nodes ... unless there is [another] maintenance in progress"
@@ -71,10 +69,10 @@ export async function hasNodesToUncordon(deps: Deps, maintenance: NodeMaintenanc
 
 /** Returns true if a Lease that the result waits for may be available, or its node needs nothing any more. */
 function isDue(
-  { cluster, nodeLeases }: Deps,
+  { cluster, nodeLeases, resyncMs }: Deps,
   { maintenance, waiting, leasesForbidden, at }: Uncordoned,
 ): boolean {
-  if (leasesForbidden && Date.now() - at < leasesForbiddenRetryMs) return false;
+  if (leasesForbidden && Date.now() - at < resyncMs) return false;
   return waiting.some(({ name }) => {
     const node = cluster.nodes.get(name);
     if (node === undefined || nodeLeases.shouldRetry(name)) return true;

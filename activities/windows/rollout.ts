@@ -26,7 +26,7 @@ import type { WindowRef, WindowRequests } from '../contract.ts';
 import type { Deps } from '../deps.ts';
 import { currentExecution } from '../execution.ts';
 import { notOpen } from '../failures.ts';
-import { reconcileOn, resyncEveryMs, within } from '../reconcile.ts';
+import { reconcileOn, within } from '../reconcile.ts';
 import { applyNodeStep, markPausedByWindow } from './nodes.ts';
 import { observeWindow, type WindowObservation } from './observe.ts';
 import { publishWindow } from './publish.ts';
@@ -64,7 +64,7 @@ export function rollOut(
   };
   const withinMs = () =>
     Math.min(
-      rollout.awaitsNodes() ? heartbeatIntervalMs : resyncEveryMs,
+      rollout.awaitsNodes() ? heartbeatIntervalMs : deps.resyncMs,
       rollout.untilEndMs(),
       rollout.untilNextNodeMs(),
     );

@@ -33,6 +33,7 @@ interface ActivityOptions {
   timing?: ReviewTiming;
   scope?: ClusterScope;
   stalledAfterMs?: number;
+  resyncMs?: number;
   removalMs?: number;
   leaseDurationSeconds?: number;
   evictionApi?: EvictionApiSettings;
@@ -51,6 +52,7 @@ export function activitiesOn(
     timing = defaultReviewTiming,
     scope = testScope,
     stalledAfterMs = 60_000,
+    resyncMs = 1_000,
     removalMs = 30_000,
     leaseDurationSeconds = 900,
     evictionApi = defaultEvictionApi,
@@ -78,6 +80,7 @@ export function activitiesOn(
     evictionApi,
     heartbeatTimeoutSeconds: 540,
     stalledAfterMs,
+    resyncMs,
     removalMs,
     readinessGatesEnabled,
     autoscalerAnnotationsEnabled,

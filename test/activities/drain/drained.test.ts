@@ -213,7 +213,7 @@ describe('a volume that is not detached', () => {
 
 test('a deadline that was met does not end later waits for volumes', async () => {
   const node = await c.nodeNamed('n');
-  const at = new Date(c.cluster.kube.now().getTime() + 20_000).toISOString().replace(/\.\d+Z$/, 'Z');
+  const at = new Date(c.cluster.kube.now().getTime() + 10_000).toISOString().replace(/\.\d+Z$/, 'Z');
   const wanted = c.maintenance({ nodes: [node], stage: 'Drain' });
   const drainDeadline = { at } as NodeMaintenance['spec']['drainDeadline'];
   const applied = await c.applied({ ...wanted, spec: { ...wanted.spec, drainDeadline } });

@@ -1,5 +1,6 @@
 import type { DrainStep, NodeMaintenanceActivities } from '../../../activities/contract.ts';
 import { NodeAgents } from '../../../activities/leases/nodeAgents.ts';
+import { defaultResyncMs } from '../../../activities/reconcile.ts';
 import type { KubeObject, Pod } from '../../../api/core.ts';
 import { AGENT_LEASE_NAMESPACE, AGENT_SERVICE_ACCOUNT, SYSTEM_NAMESPACE } from '../../../api/names.ts';
 import type { NodeMaintenance } from '../../../api/nodeMaintenance.ts';
@@ -263,7 +264,7 @@ test('a drain that may not read the Leases of agents continues without them, and
 test('the Lease of a node is read every ten seconds at most, however often it is asked for', async () => {
   const node = await c.nodeNamed('n');
   await new PlayedAgent(c, node).reports();
-  const known = new NodeAgents(c.cluster.kube);
+  const known = new NodeAgents(c.cluster.kube, defaultResyncMs);
   const startedAt = performance.now();
   c.requests.clear();
   for (let pass = 0; pass < 50; pass++) {
@@ -278,7 +279,7 @@ test('the Lease of a node is read every ten seconds at most, however often it is
     expect(known.of(node)).toEqual(liveAgent);
   }
   const reads = c.requests.count('get leases.coordination.k8s.io');
-  expect(reads).toBeLessThanOrEqual(1 + (performance.now() - startedAt) / 10_000);
+  expect(reads).toBeLessThanOrEqual(1 + (performance.now() - startedAt) / defaultResyncMs);
   known.forget(node);
   expect(known.of(node)).toEqual({ kind: 'None' });
 });

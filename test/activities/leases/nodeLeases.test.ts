@@ -5,6 +5,7 @@ import type { NodeMaintenance } from '../../../api/nodeMaintenance.ts';
 import { watchCluster } from '../../../kube/cluster.ts';
 import type { Resource } from '../../../kube/resources.ts';
 import { NodeLeaseRegistry } from '../../../activities/leases/nodeLeaseRegistry.ts';
+import { defaultResyncMs } from '../../../activities/reconcile.ts';
 import { EventRecorder } from '../../../kube/events.ts';
 import { NodeLeases } from '../../../node-lease/nodeLeases.ts';
 import type { Sandbox } from '../../../sandbox/sandbox.ts';
@@ -323,7 +324,7 @@ describe('renewal', () => {
   test('needs no change in the cluster: a Lease of a few seconds is renewed while nothing happens', async () => {
     const node = await c.nodeNamed('n');
     const applied = await maintaining([node], 'Cordon');
-    const { activities } = activitiesOn(c, { leaseDurationSeconds: 3 });
+    const { activities } = activitiesOn(c, { leaseDurationSeconds: 3, resyncMs: defaultResyncMs });
     const cordon = started(() => activities.keepCordoned(refOf(applied), 'Cordon'));
     await c.eventuallyCordoned(node);
     const renewals = new Set<string>();
@@ -440,7 +441,9 @@ describe('uncordonNodes', () => {
     const applied = await cordonedBy([node]);
     const withoutRights = await rightsTaken();
     const complete = await c.staged(applied.metadata.name, 'Complete');
-    const uncordoning = started(() => acts.uncordonNodes(refOf(complete)));
+    // Longer than the changes below take.
+    const { activities } = activitiesOn(c, { resyncMs: 5_000 });
+    const uncordoning = started(() => activities.uncordonNodes(refOf(complete)));
     try {
       await eventually('the reason', async () =>
         expect(await drainMessageOf(applied, node)).toMatch(/: the worker lacks permission to write Leases/),
@@ -514,7 +517,7 @@ test('a Lease that others write at the same time is tried again: the drain would
   try {
     const leases = new NodeLeases({ kube, holder, leaseDurationSeconds: 900 });
     const events = new EventRecorder({ kube, component: 'test', log: silentLog });
-    const registry = new NodeLeaseRegistry({ cluster: c.cluster, events, leases });
+    const registry = new NodeLeaseRegistry({ cluster: c.cluster, events, leases, resyncMs: defaultResyncMs });
     proxy.apiserver.begin('Answer409');
     await expect(registry.ensureHeld(node)).rejects.toMatchObject({ kind: 'Conflict' });
     proxy.apiserver.end();

@@ -25,6 +25,7 @@ import type { Sandbox } from '../../../sandbox/sandbox.ts';
 import { activitiesOn, performed, started, testRunId } from '../../kit/activity.ts';
 import { testCluster, type TestCluster } from '../../kit/cluster.ts';
 import { eventually, eventuallyHolds } from '../../kit/eventually.ts';
+import { sendHeartbeats } from '../../kit/heartbeats.ts';
 import { releaseSandbox, testSandbox } from '../../kit/sandbox.ts';
 
 /** No workflow runs the NodeMaintenances: the tests write their status. */
@@ -494,7 +495,8 @@ describe('a window', () => {
       await performed(() => activities.rollOut(window, requests(given), undefined));
       return c.maintenanceNow(name);
     };
-    return eventuallyHolds('the expected state', pass, holds);
+    const stop = sendHeartbeats(c.admin, () => window.nodes);
+    return eventuallyHolds('the expected state', pass, holds).finally(stop);
   }
 
   async function succeeded({ metadata: { name } }: Job): Promise<void> {
