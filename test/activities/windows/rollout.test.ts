@@ -266,6 +266,17 @@ describe('a window', () => {
     await onlyMaintenanceOf(window);
   });
 
+  test('that soaks starts the next node when the time is over, without a change', async () => {
+    const window = await windowOf(2, { rollout: { soakSeconds: 3 } });
+    const [first = '', second = ''] = window.nodes;
+    await rolledOut(window, {}, inProgress(first));
+    await completed(await onlyMaintenanceOf(window));
+    const soaking = await rolledOut(window, {}, waitsFor('Soaking'));
+    const { activities: unprompted } = activitiesOn(c, { resyncMs: 3_600_000 });
+    const step = await performed(() => unprompted.rollOut(window, requests(), stateIn(soaking)));
+    expect(inProgress(second)(step)).toBe(true);
+  });
+
   test('starts a node again whose NodeMaintenance is deleted, but not while the window is paused', async () => {
     const window = await windowOf(1);
     await rolledOut(window, {}, inProgress(...window.nodes));
