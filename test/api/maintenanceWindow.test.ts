@@ -22,8 +22,8 @@ afterAll(async () => {
 
 /** Returns the spec that the apiserver would store. */
 async function specOf(resource: Resource, object: object): Promise<object> {
-  const { object: stored, ...verdict } = await dryRuns.create(resource, object);
-  expect(verdict).toMatchObject(allowed);
+  const { object: stored, ...result } = await dryRuns.create(resource, object);
+  expect(result).toMatchObject(allowed);
   return (stored as { spec: object }).spec;
 }
 
