@@ -3,7 +3,7 @@ import type { NodeMaintenance } from '../../api/nodeMaintenance.ts';
 import { NODE_DISRUPTION_BUDGET_NAME, WINDOW_LABEL } from '../../api/names.ts';
 import { isTrue } from '../../domain/common/conditions.ts';
 import { resources } from '../../kube/resources.ts';
-import type { Testbed } from './testbed.ts';
+import { restartControllers, type Testbed } from './testbed.ts';
 import { faultName } from './fault.ts';
 import { retryUntilAnswered } from './retryUntilAnswered.ts';
 import { parseAuditLog } from './invariants/audit.ts';
@@ -127,6 +127,7 @@ class ChaosRun {
   /** Creates the world while the workers start. */
   async #begin(): Promise<void> {
     const { workers, window } = this.#scenario;
+    await retryUntilAnswered('the controllers of Kubernetes', () => restartControllers(this.#testbed));
     this.#slots.push(...(await this.#testbed.workerSlots(workers)));
     await Promise.all([
       createWorld(this.#testbed, this.names, this.#scenario).then(() => this.#report('all pods are Ready')),

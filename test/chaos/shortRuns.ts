@@ -1,8 +1,8 @@
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterAll, beforeAll, beforeEach, describe, expect, test } from '@jest/globals';
-import type { Sandbox, ServerName } from '../../sandbox/sandbox.ts';
+import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
+import type { Sandbox } from '../../sandbox/sandbox.ts';
 import { releaseSandbox, testSandbox } from '../kit/sandbox.ts';
 import { runScenario } from './run.ts';
 import { scenarioOf, shortened } from './scenario.ts';
@@ -12,15 +12,6 @@ import { violationText } from './violationText.ts';
 interface Group {
   evictionApi: EvictionApi;
   seeds: readonly number[];
-}
-
-/** The servers that watch the apiserver. */
-const clients = ['kube-controller-manager', 'kube-scheduler', 'kwok'] as const;
-
-async function restart(sandbox: Sandbox, name: ServerName): Promise<void> {
-  const server = sandbox.server(name);
-  await server.kill();
-  await server.start();
 }
 
 /** Declares short runs of `npm run chaos`, with servers of their own: faults of them would be faults of other tests. The groups share them. */
@@ -48,8 +39,6 @@ export function testShortRuns(...groups: readonly [Group, ...Group[]]): void {
 
       beforeAll(async () => void (testbed = await createTestbed(sandbox, auditLogs, evictionApi)));
       afterAll(() => testbed?.close());
-      // After outages of the apiserver they open their watches again only after up to half a minute.
-      beforeEach(() => Promise.all(clients.map((name) => restart(sandbox, name))));
 
       test.each(seeds)('in the world of seed %d', async (seed) => {
         const progress: string[] = [];

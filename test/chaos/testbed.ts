@@ -46,6 +46,18 @@ export async function sandboxOptions(
   };
 }
 
+const controllers = ['kube-controller-manager', 'kube-scheduler', 'kwok'] as const;
+
+/**
+ * Restarts the servers that make pods Ready: after the outages of an earlier run, each of them may open its watches again only after a minute, and they wait
+ * for each other.
+ */
+export async function restartControllers({ sandbox }: Testbed): Promise<void> {
+  const servers = controllers.map((name) => sandbox.server(name));
+  await Promise.all(servers.map((server) => server.kill()));
+  await Promise.all(servers.map((server) => server.start()));
+}
+
 export function servesEvictionRequests(evictionApi: EvictionApi): boolean {
   return evictionApi !== 'evacuation';
 }
