@@ -11,7 +11,7 @@ import { capacityNode, capacityPod, drawnCluster } from '../../kit/capacity.ts';
 const trimmed = trimWithScheduling();
 const names = (nodes: { node: Node }[]) => nodes.map(({ node }) => node.metadata.name);
 
-// test/sandbox/scheduler.test.ts shows that the kube-scheduler decides the same.
+// test/sandbox/scheduler.slow.test.ts shows that the kube-scheduler decides the same.
 describe('the nodes that fit a pod', () => {
   test.each(schedulingCases)('$when', (one) => {
     const { nodes, existing, pod, volumes, claims } = caseObjects(one, 'c');
