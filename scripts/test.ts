@@ -275,7 +275,6 @@ function environment(run: Run, shards: number): NodeJS.ProcessEnv {
     ...(existsSync(run.application) && {
       NM_TEST_SANDBOXES: run.sandboxes,
       NM_TEST_WORKER: join(run.application, 'worker', 'main.js'),
-      NM_TEST_AGENT: join(run.application, 'agent', 'main.js'),
       WORKFLOW_BUNDLE: join(run.application, 'worker', 'workflows.js'),
       NM_TEST_COMMANDS: commandsIn(run),
       NM_TEST_KUBERNETES_CLIENT: kubernetesClient,

@@ -19,7 +19,7 @@ import {
   removeAgentAccount,
 } from './kit/agentAccount.ts';
 import { type ApiserverRoute, routeTo } from './kit/apiserverRoute.ts';
-import { missingForBus, PrivateBus, type Running, withBus } from './kit/privateBus.ts';
+import { missingForBus, off, PrivateBus, type Running, toHaveLogged, withBus } from './kit/privateBus.ts';
 
 /** Shutdowns with a bus, a logind, an apiserver and a worker. */
 
@@ -107,20 +107,6 @@ async function startAgent(bootId: string, options: Partial<ShutdownOptions> = {}
 const inShutdown = (fact: string, holds: Parameters<World['eventually']>[2]) =>
   world.eventually('shutdown-node-1', fact, holds);
 
-const off = (why: string) =>
-  eventuallyHolds(
-    'the machine to be off',
-    () => bus.poweredOff(),
-    (is) => is === why,
-  );
-
-const toHaveLogged = (agent: Running, text: string) =>
-  eventuallyHolds(
-    `the agent to log ${text}`,
-    () => agent.output(),
-    (output) => output.includes(text),
-  );
-
 describe('a shutdown', () => {
   withBus(
     'waits until the node is drained, and the maintenance until it is Ready after the boot',
@@ -153,7 +139,7 @@ describe('a shutdown', () => {
       expect(await bus.poweredOff()).toBe('');
       await unblock(blocked);
       await inShutdown('the node to be drained', drained);
-      await off('NothingDelays');
+      await off(bus, 'NothingDelays');
       await bus.stop();
 
       bus = await PrivateBus.start();
@@ -189,7 +175,7 @@ describe('a shutdown', () => {
     await bus.powerOff();
     const second = await inShutdown('the node to be drained', drained);
     expect(second.metadata.uid).not.toBe(metadata.uid);
-    await off('NothingDelays');
+    await off(bus, 'NothingDelays');
   });
 
   withBus('goes over to the maintenance when an apiserver is back', async () => {
@@ -206,7 +192,7 @@ describe('a shutdown', () => {
     await toHaveLogged(agent, 'Releasing the shutdown inhibitor","cause":"Drained"');
     expect(await bus.delayedBy()).toEqual(['kubelet']);
     await kubelet.end('SIGKILL');
-    await off('NothingDelays');
+    await off(bus, 'NothingDelays');
   });
 
   withBus('continues where it stood when the agent is killed', async () => {
@@ -223,7 +209,7 @@ describe('a shutdown', () => {
     await unblock(blocked);
     const { metadata: last } = await inShutdown('the node to be drained', drained);
     expect(last.uid).toBe(metadata.uid);
-    await off('NothingDelays');
+    await off(bus, 'NothingDelays');
   });
 
   withBus('joins the maintenance of an earlier boot that still drains', async () => {
@@ -234,7 +220,7 @@ describe('a shutdown', () => {
     await inShutdown('the node to be drained', drained);
     await startAgent(boot);
     await bus.powerOff();
-    await off('NothingDelays');
+    await off(bus, 'NothingDelays');
     const joined = await inShutdown('it to be that of this boot', (one) => drained(one));
     expect(joined.metadata).toMatchObject({
       uid: metadata.uid,
@@ -250,7 +236,7 @@ describe('a shutdown', () => {
     await startAgent(boot);
     await bus.powerOff();
     await inShutdown('the node to be drained', drained);
-    await off('NothingDelays');
+    await off(bus, 'NothingDelays');
     await world.patch('other', { stage: 'Complete' });
     await world.eventually('other', 'the other node to be back in service', finished);
     expect((await world.node('node-1')).spec.unschedulable).toBe(true);
@@ -263,7 +249,7 @@ describe('a shutdown', () => {
     await bus.powerOff();
     await inShutdown('the maintenance to drain', ({ status }) => (status?.podsEvacuating ?? 0) > 0);
     await world.patch('shutdown-node-1', { stage: 'Complete' });
-    await off('NothingDelays');
+    await off(bus, 'NothingDelays');
     expect(agent.output()).toContain('"cause":"Ended"');
     await unblock(blocked);
   });

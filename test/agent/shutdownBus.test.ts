@@ -7,7 +7,7 @@ import type { ShutdownOptions } from '../../agent/shutdown/shutdown.ts';
 import { root } from '../../scripts/tools.ts';
 import { eventually, eventuallyHolds, throughout } from '../kit/eventually.ts';
 import { Requirement, testsWith } from '../kit/requirements.ts';
-import { missingForBus, PrivateBus, type Running } from './kit/privateBus.ts';
+import { missingForBus, off, PrivateBus, type Running, toHaveLogged } from './kit/privateBus.ts';
 
 /** What the agent does with logind and the kubelet, without any apiserver. */
 
@@ -89,21 +89,9 @@ describe('the bus of the kubelet', () => {
       );
       expect(kubelet.output()).not.toContain('PrepareForShutdown');
       const agent = await startAgent(bus);
-      await eventuallyHolds(
-        'the signal of the agent',
-        () => kubelet.output(),
-        (text) => text.includes('PrepareForShutdown True'),
-      );
-      await eventuallyHolds(
-        'the kubelet to release its inhibitor',
-        () => kubelet.output(),
-        (text) => text.includes('released'),
-      );
-      await eventuallyHolds(
-        'the agent to report that',
-        () => agent.output(),
-        (text) => text.includes('Kubelet was notified of the shutdown'),
-      );
+      await toHaveLogged(kubelet, 'PrepareForShutdown True');
+      await toHaveLogged(kubelet, 'released');
+      await toHaveLogged(agent, 'Kubelet was notified of the shutdown');
     }),
   );
 });
@@ -124,17 +112,9 @@ describe('a shutdown without an apiserver', () => {
       await startAgent(bus);
       await delayed(bus, 'kubelet', 'node-maintenance-agent');
       await bus.powerOff();
-      await eventuallyHolds(
-        'the kubelet to be notified',
-        () => kubelet.output(),
-        (text) => text.includes('True'),
-      );
+      await toHaveLogged(kubelet, 'True');
       expect(await bus.delayedBy()).toEqual(['kubelet', 'node-maintenance-agent']);
-      await eventuallyHolds(
-        'the machine to be off',
-        () => bus.poweredOff(),
-        (off) => off === 'NothingDelays',
-      );
+      await off(bus, 'NothingDelays');
       expect(kubelet.output()).toContain('released');
       expect(kubelet.output().match(/PrepareForShutdown/g)).toHaveLength(1);
     }),
@@ -146,11 +126,7 @@ describe('a shutdown without an apiserver', () => {
       await startAgent(bus);
       await delayed(bus, 'node-maintenance-agent');
       await bus.powerOff();
-      await eventuallyHolds(
-        'the machine to be off',
-        () => bus.poweredOff(),
-        (off) => off === 'NothingDelays',
-      );
+      await off(bus, 'NothingDelays');
     }),
   );
 
@@ -164,11 +140,7 @@ describe('a shutdown without an apiserver', () => {
       });
       await delayed(bus, 'node-maintenance-agent');
       await bus.powerOff();
-      await eventuallyHolds(
-        'the machine to be off',
-        () => bus.poweredOff(),
-        (off) => off === 'NothingDelays',
-      );
+      await off(bus, 'NothingDelays');
       expect(agent.output()).toContain('"cause":"Limit"');
     }),
   );
@@ -184,25 +156,13 @@ describe('the inhibitor of the agent', () => {
       await first.end('SIGKILL');
       expect(await bus.delayedBy()).toEqual(['node-maintenance-agent']);
       const second = await startAgent(bus, limits);
-      await eventuallyHolds(
-        'the second agent to follow logind',
-        () => second.output(),
-        (text) => text.includes('Return to service'),
-      );
+      await toHaveLogged(second, 'Return to service');
       expect(await bus.delayedBy()).toEqual(['node-maintenance-agent']);
       await bus.powerOff();
-      await eventuallyHolds(
-        'the shutdown to be seen',
-        () => second.output(),
-        (text) => text.includes('Shutdown started'),
-      );
+      await toHaveLogged(second, 'Shutdown started');
       await second.end('SIGKILL');
       await startAgent(bus, { apiserverTimeoutSeconds: 1 });
-      await eventuallyHolds(
-        'the machine to be off',
-        () => bus.poweredOff(),
-        (off) => off === 'NothingDelays',
-      );
+      await off(bus, 'NothingDelays');
     }),
   );
 
@@ -217,20 +177,12 @@ describe('the inhibitor of the agent', () => {
       const second = await startAgent(bus, limits);
       await delayed(bus, 'node-maintenance-agent');
       await bus.powerOff();
-      await eventuallyHolds(
-        'the shutdown to be seen',
-        () => second.output(),
-        (text) => text.includes('Shutdown started'),
-      );
+      await toHaveLogged(second, 'Shutdown started');
       await second.end('SIGTERM');
       expect(await bus.delayedBy()).toEqual(['node-maintenance-agent']);
       expect(await bus.poweredOff()).toBe('');
       await startAgent(bus, { apiserverTimeoutSeconds: 1 });
-      await eventuallyHolds(
-        'the machine to be off',
-        () => bus.poweredOff(),
-        (off) => off === 'NothingDelays',
-      );
+      await off(bus, 'NothingDelays');
     }),
   );
 
@@ -258,11 +210,7 @@ describe('a bus', () => {
       const agent = await startAgent(bus, { apiserverTimeoutSeconds: 3_600 });
       await delayed(bus, 'node-maintenance-agent');
       await bus.restart({ preparing: true });
-      await eventuallyHolds(
-        'the shutdown to be seen',
-        () => agent.output(),
-        (text) => text.includes('Shutdown started'),
-      );
+      await toHaveLogged(agent, 'Shutdown started');
     }),
   );
 
@@ -286,11 +234,7 @@ describe('a bus', () => {
     onBus(
       async (bus) => {
         const agent = await startAgent(bus, { limitSeconds: 120 });
-        await eventuallyHolds(
-          'the warning',
-          () => agent.output(),
-          (text) => text.includes('InhibitDelayMaxSec=120'),
-        );
+        await toHaveLogged(agent, 'InhibitDelayMaxSec=120');
       },
       { inhibitDelayMaxSeconds: 5 },
     ),
@@ -304,17 +248,9 @@ describe('a bus', () => {
       const agent = await startAgent(bus, { apiserverTimeoutSeconds: 1 });
       await delayed(bus, 'kubelet', 'node-maintenance-agent');
       await bus.powerOff();
-      await eventuallyHolds(
-        'the kubelet to be notified',
-        () => kubelet.output(),
-        (text) => text.includes('True'),
-      );
+      await toHaveLogged(kubelet, 'True');
       await bus.cancelShutdown();
-      await eventuallyHolds(
-        'the kubelet to be notified',
-        () => kubelet.output(),
-        (text) => text.includes('False'),
-      );
+      await toHaveLogged(kubelet, 'False');
       await eventually('the agent to see it', () =>
         expect(agent.output()).toContain('Shutdown was cancelled'),
       );

@@ -4,16 +4,14 @@ import { closeSync, openSync, readFileSync } from 'node:fs';
 import { mkdir, mkdtemp, readdir, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { fileURLToPath } from 'node:url';
 import { parse, stringify } from 'yaml';
 import { AGENT_SERVICE_ACCOUNT, SYSTEM_NAMESPACE } from '../../api/names.ts';
 import type { Kube } from '../../kube/client.ts';
 import { resources } from '../../kube/resources.ts';
+import { programOf } from './program.ts';
 
-const root = fileURLToPath(new URL('../..', import.meta.url));
 const killer = new URL('killAtFileOperation.ts', import.meta.url).href;
-/** In `npm test` that of the image, which starts in a quarter of the time. */
-const program = process.env['NM_TEST_AGENT'] ?? join(root, 'agent/main.ts');
+const program = programOf('agent/main.ts');
 
 export interface AgentProcess {
   /** Ends it as a crash does. */

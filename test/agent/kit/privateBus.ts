@@ -227,3 +227,21 @@ function start(command: string, args: readonly string[], env: NodeJS.ProcessEnv)
     },
   };
 }
+
+/** Resolves when the machine is off, for this reason. */
+export async function off(bus: PrivateBus, why: string): Promise<void> {
+  await eventuallyHolds(
+    `the machine to be off (${why})`,
+    () => bus.poweredOff(),
+    (reason) => reason === why,
+  );
+}
+
+/** Resolves when a process has printed a text. */
+export async function toHaveLogged(process: Running, text: string): Promise<void> {
+  await eventuallyHolds(
+    `the log to contain ${text}`,
+    () => process.output(),
+    (output) => output.includes(text),
+  );
+}
