@@ -1,6 +1,6 @@
 import { execFile } from 'node:child_process';
 import { createHash } from 'node:crypto';
-import { mkdir, readFile, rename, unlink, writeFile } from 'node:fs/promises';
+import { mkdir, readFile, rename, rm, writeFile } from 'node:fs/promises';
 import { createRequire } from 'node:module';
 import { dirname, relative, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -71,15 +71,9 @@ export async function keepWorkflows(
   keptFile = keptFileOf({ traces }),
 ): Promise<void> {
   if ((await readKept(keptFile)) !== undefined) return;
-  await discard(keptFile);
+  // What cannot be deleted cannot be replaced either, which is known before the workflows are bundled.
+  await rm(keptFile, { force: true });
   await keep(await bundleInChildProcess({ traces }, log), keptFile);
-}
-
-/** Deletes a bundle that is of no use. What cannot be deleted cannot be replaced either, which is known before the workflows are bundled. */
-async function discard(file: string): Promise<void> {
-  await unlink(file).catch((error: unknown) => {
-    if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error;
-  });
 }
 
 /** Returns undefined if there is none of the present sources. */
