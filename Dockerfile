@@ -23,8 +23,11 @@ LABEL org.opencontainers.image.title="Node Maintenance" \
   org.opencontainers.image.revision="${REVISION}"
 COPY --from=build /image/ /
 WORKDIR /app
-# The heaps for a memory limit of 1 GiB (docs/how-to/temporal-production.md), and compiled code, which makes the start faster.
+# The heaps for a memory limit of 1 GiB (docs/how-to/temporal-production.md), compiled code, which makes the start faster, and a malloc that returns freed
+# memory: by default, glibc keeps up to eight arenas for each core, and takes blocks of up to 32 MB from them.
 ENV NODE_ENV=production \
+  MALLOC_ARENA_MAX=2 \
+  MALLOC_MMAP_THRESHOLD_=131072 \
   NODE_OPTIONS=--max-old-space-size=352 \
   NODE_COMPILE_CACHE=/app/.compiled \
   PATH=/usr/local/bin

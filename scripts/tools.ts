@@ -25,6 +25,12 @@ export function deployedNodeOptions(): string {
   return env.find(({ name }) => name === 'NODE_OPTIONS')?.value ?? '';
 }
 
+/** Returns the environment by which the image configures malloc. */
+export function mallocEnvironment(): Record<string, string> {
+  const settings = readFileSync(join(root, 'Dockerfile'), 'utf8').matchAll(/^ {2}(MALLOC_\w+)=(\d+) \\$/gm);
+  return Object.fromEntries(Array.from(settings, ([, name = '', value = '']) => [name, value]));
+}
+
 interface Deployment {
   spec: { template: { spec: { containers: [{ env: { name: string; value?: string }[] }] } } };
 }

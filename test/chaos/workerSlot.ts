@@ -1,6 +1,7 @@
 import { existsSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { mallocEnvironment } from '../../scripts/tools.ts';
 import type { Sandbox } from '../../sandbox/sandbox.ts';
 import { startWorker, type WorkerProcess } from '../kit/worker.ts';
 import { UnreliableNetwork } from '../kube/unreliableNetwork.ts';
@@ -73,6 +74,7 @@ export class WorkerSlot {
       { ...sandbox, workerKubeconfig: this.#apiserver.kubeconfig, temporalAddress: this.#temporal.address },
       {
         env: {
+          ...mallocEnvironment(),
           ...settings,
           ...apiSettings[this.#evictionApi],
           TEMPORAL_ADDRESS: this.#temporal.address,

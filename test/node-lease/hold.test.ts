@@ -340,12 +340,14 @@ describe('a node that another client holds is waited for', () => {
   test('until the client is closed, which also aborts running calls and releases their Leases', async () => {
     const [mine, others] = [await fixture.node(), await fixture.node(fixture.heldBy('another', 0, 600))];
     const leases = fixture.client('us');
-    const running = leases.hold(mine, aborted);
+    const { promise: started, resolve: start } = Promise.withResolvers<void>();
+    const running = leases.hold(mine, (signal) => {
+      start();
+      return aborted(signal);
+    });
     const waiting = leases.hold(others, () => 'held');
     const ended = Promise.allSettled([running, waiting]);
-    await eventually('the first to be held', async () =>
-      expect(await fixture.specOf(mine)).toMatchObject({ holderIdentity: 'us' }),
-    );
+    await started;
     await leases.close();
     const closed = new Error('the client of node Leases was closed');
     expect(await ended).toEqual([
