@@ -1,5 +1,6 @@
 import { readdirSync, readFileSync, readlinkSync } from 'node:fs';
-import { createServer, type Server } from 'node:net';
+import { once } from 'node:events';
+import { connect, createServer, type Server } from 'node:net';
 import { PortConflictError, SandboxError } from './errors.ts';
 
 /** The ports of a sandbox, with the command's option for each. */
@@ -107,7 +108,24 @@ async function close(server: Server): Promise<void> {
   await new Promise((resolve) => server.close(resolve));
 }
 
-/** Returns true when the process listens on the port. */
+/** Reports whether any process accepts connections to the port, at 127.0.0.1 or at the address of the sandbox. */
+export async function acceptsConnections({ host }: Pick<Addresses, 'host'>, port: number): Promise<boolean> {
+  return (await connects(loopback, port)) || (host !== loopback && (await connects(host, port)));
+}
+
+async function connects(host: string, port: number): Promise<boolean> {
+  const socket = connect({ host, port });
+  try {
+    await once(socket, 'connect');
+    return true;
+  } catch {
+    return false;
+  } finally {
+    socket.destroy();
+  }
+}
+
+/** Returns true when the process listens on the port. The kernel takes long to list the sockets of a busy machine. */
 export function listensOn(pid: number, port: number): boolean {
   const sockets = listeningSockets(port);
   return sockets.size > 0 && openFiles(pid).some((target) => sockets.has(target));

@@ -11,7 +11,7 @@ import {
   type SandboxState,
   type ServerName,
 } from './layout.ts';
-import { listensOn } from './ports.ts';
+import { acceptsConnections, listensOn } from './ports.ts';
 import * as processes from './processes.ts';
 import { bootIdOf, nodeFiles, removeRealNodes } from './realNodes/node.ts';
 import { nodePath } from './realNodes/requirements.ts';
@@ -56,10 +56,13 @@ export async function startServer({ layout, state, wait }: Start, name: ServerNa
   const logOffset = statSync(layout.log(name), { throwIfNoEntry: false })?.size ?? 0;
   const { identity, port } = launchServer(layout, state, name);
   const probe = isRealNode(name) ? realNodeReadiness(name) : (probes[name] ?? (async () => undefined));
+  let listens = false;
   const notReady = async () => {
     if (!processes.isAlive(identity)) throw exitError(layout, name, logOffset);
     // Another process may have the port, even a server of another sandbox: its answers must not count.
-    if (port !== undefined && !listensOn(identity.pid, port)) return `it does not listen on port ${port}`;
+    listens ||=
+      port === undefined || ((await acceptsConnections(state, port)) && listensOn(identity.pid, port));
+    if (!listens) return `it does not listen on port ${port}`;
     return probe(layout, state);
   };
   await until(`${name} to answer (its log is ${layout.log(name)})`, notReady, wait);

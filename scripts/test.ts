@@ -1,4 +1,4 @@
-import { type ChildProcess, spawn } from 'node:child_process';
+import { type ChildProcess, spawn, spawnSync } from 'node:child_process';
 import { existsSync, statSync } from 'node:fs';
 import { copyFile, mkdir, mkdtemp, readdir, readFile, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
@@ -104,7 +104,18 @@ const compileCache = join(root, 'node_modules', '.cache', 'node-compile');
 /** What kube/ imports of the Kubernetes client, in one module instead of a thousand. Beside its packages, which it imports. */
 const kubernetesClient = join(root, 'node_modules', '.cache', 'kubernetesClient.mjs');
 
+/**
+ * Lets this process and all that it starts keep a processor for longer at a time, by which a run takes less of them. Another policy than the usual one is
+ * the user's choice, and stays. Does nothing where there is no chrt (util-linux).
+ */
+function scheduleAsBatch(): void {
+  const policy = spawnSync('chrt', ['--pid', String(process.pid)], { encoding: 'utf8' });
+  if (policy.stdout?.includes('SCHED_OTHER'))
+    spawnSync('chrt', ['--batch', '--all-tasks', '--pid', '0', String(process.pid)]);
+}
+
 async function main(given: readonly string[]): Promise<number> {
+  scheduleAsBatch();
   const isWhole = given.includes(wholeOption);
   const args = given.length === 0 ? withoutSlow : given.filter((arg) => arg !== wholeOption);
   const stop = interruption();

@@ -271,7 +271,7 @@ const sample = fc.record({ targets: fc.array(target, { maxLength: 3 }), labels: 
 
 // All at once: the apiserver takes a second to learn of each maintenance.
 test('the policy and the domain agree on which pods drain targets include', async () => {
-  const samples = fc.array(sample, { minLength: 240, maxLength: 240 });
+  const samples = fc.array(sample, { minLength: 120, maxLength: 120 });
   await fc.assert(
     fc.asyncProperty(samples, async (drawn) => {
       await c.maintenancesDropped();
