@@ -1,3 +1,4 @@
+import { isDeepStrictEqual } from 'node:util';
 import type { Node } from '../../api/core.ts';
 import { FIELD_MANAGER, MAINTENANCE_FINALIZER, UNCORDONED_BY_ANNOTATION } from '../../api/names.ts';
 import type { NodeMaintenance, NodeMaintenanceNodeStatus } from '../../api/nodeMaintenance.ts';
@@ -69,7 +70,9 @@ export class Cordon {
     const records = new Map(
       writer.latest.status?.nodeStatuses.map((record) => [record.nodeRef.name, record]),
     );
-    const changes = held.flatMap((node) => changeOf(node, records.get(node.metadata.name)) ?? []);
+    const changes = held
+      .map((node) => this.#latest(node))
+      .flatMap((node) => changeOf(node, records.get(node.metadata.name)) ?? []);
     if (changes.length > 0 && !(await leases.isCurrent(maintenance, written))) return 'Outdated';
     let hasChanged = false;
     await forEachBounded(concurrentPatches, changes, async ({ node, ...change }) => {
@@ -79,6 +82,15 @@ export class Cordon {
     for (const node of undone) this.#reportUndone(maintenance, node);
     this.#reportCordoned(view, open.length - undone.length);
     return hasChanged ? 'Outdated' : 'Current';
+  }
+
+  /**
+   * Returns the informer's copy of an open node, if it differs in nothing that was recorded: a kubelet's heartbeat, or the conditions of this maintenance,
+   * may have been written since the node was read, and then the apiserver would refuse the cordon.
+   */
+  #latest(node: Node): Node {
+    const latest = this.#deps.cluster.nodes.get(node.metadata.name);
+    return latest !== undefined && isRecordedAlike(node, latest) ? latest : node;
   }
 
   /** Resolves with the object that the apiserver returned, if it was written. */
@@ -118,6 +130,12 @@ export class Cordon {
         : { type: 'Normal', reason: 'CordonRestored', message: restored },
     );
   }
+}
+
+/** Reports whether the record of both is the same. A cordon that was removed and set again may have another owner. */
+function isRecordedAlike(before: Node, after: Node): boolean {
+  if (before.metadata.uid !== after.metadata.uid || isCordoned(before) || isCordoned(after)) return false;
+  return isDeepStrictEqual(autoscalerAnnotationsOf(before), autoscalerAnnotationsOf(after));
 }
 
 function isRecorded({ nodes, held }: HeldView, { latest: { status } }: StatusWriter): boolean {

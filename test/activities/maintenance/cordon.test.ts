@@ -10,7 +10,8 @@ import {
 import type { NodeMaintenance } from '../../../api/nodeMaintenance.ts';
 import { isCordoned } from '../../../domain/common/cordon.ts';
 import { hasTaint } from '../../../domain/common/toleration.ts';
-import { watchCluster } from '../../../kube/cluster.ts';
+import type { Kube } from '../../../kube/client.ts';
+import { type Cluster, watchCluster } from '../../../kube/cluster.ts';
 import { resources } from '../../../kube/resources.ts';
 import type { Sandbox } from '../../../sandbox/sandbox.ts';
 import { activitiesOn, performed, performedTwice, refOf, started } from '../../kit/activity.ts';
@@ -78,6 +79,23 @@ async function undo(node: string): Promise<void> {
   await informerShows(true);
 }
 
+/** Returns the cluster, in which this happens just before the status of a maintenance is written. */
+function whenRecording(happens: () => Promise<void>): { cluster: Cluster } {
+  const { kube } = c.cluster;
+  const mergePatch: Kube['mergePatch'] = async (resource, ...rest) => {
+    if (resource.plural === resources.nodeMaintenances.plural) await happens();
+    return kube.mergePatch(resource, ...rest);
+  };
+  const delayed = new Proxy(kube, {
+    get: (target, key) => {
+      const member: unknown = Reflect.get(target, key, target);
+      if (key === 'mergePatch') return mergePatch;
+      return typeof member === 'function' ? member.bind(target) : member;
+    },
+  });
+  return { cluster: { ...c.cluster, kube: delayed } };
+}
+
 /** Adds the finalizer that every maintenance has between Idle and the end of Complete. */
 async function held({ metadata }: NodeMaintenance): Promise<void> {
   const patch = { metadata: { finalizers: [MAINTENANCE_FINALIZER] } };
@@ -112,6 +130,27 @@ describe('keepCordoned', () => {
     expect((await c.node(other)).spec.unschedulable).toBeUndefined();
     await flushEvents();
     expect(await c.eventsAbout(applied)).toEqual(['NodesCordoned: Cordoned 1 of 2 nodes.']);
+  });
+
+  test('cordons a node with one request, though its conditions change while its previous state is recorded', async () => {
+    const node = await c.nodeNamed('n');
+    let changes = 0;
+    const conditionsFirst = whenRecording(async () => {
+      await c.saidToBeReady(node, changes++ % 2 === 0 ? 'False' : 'True');
+      const { resourceVersion } = (await c.node(node)).metadata;
+      await eventually('the informer to know the conditions', () =>
+        expect(c.cluster.nodes.get(node)?.metadata.resourceVersion).toBe(resourceVersion),
+      );
+    });
+    const applied = await c.applied(c.maintenance({ nodes: [node], stage: 'Cordon' }));
+    c.requests.clear();
+    const { activities } = activitiesOn(conditionsFirst);
+    const cordon = started(() => activities.keepCordoned(refOf(applied), 'Cordon'));
+    await c.eventuallyCordoned(node);
+    await cordon.cancelled();
+    expect(changes).toBeGreaterThan(0);
+    expect(c.requests.writes().filter((write) => write === 'patch nodes')).toHaveLength(1);
+    expect(await recorded(applied)).toEqual({ [node]: false });
   });
 
   test('keeps autoscalers from removing a node with the request that cordons it, and leaves what is set already', async () => {
