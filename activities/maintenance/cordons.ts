@@ -70,14 +70,12 @@ export class Cordon {
     const records = new Map(
       writer.latest.status?.nodeStatuses.map((record) => [record.nodeRef.name, record]),
     );
-    const changes = held
-      .map((node) => this.#latest(node))
-      .flatMap((node) => changeOf(node, records.get(node.metadata.name)) ?? []);
+    const changes = held.flatMap((node) => changeOf(node, records.get(node.metadata.name)) ?? []);
     if (changes.length > 0 && !(await leases.isCurrent(maintenance, written))) return 'Outdated';
     let hasChanged = false;
     await forEachBounded(concurrentPatches, changes, async ({ node, ...change }) => {
       if (!leases.isHeld(node.metadata.name)) return;
-      if ((await changeNode(this.#deps, node, change)) === 'Changed') hasChanged = true;
+      if ((await this.#change(node, change)) === 'Changed') hasChanged = true;
     });
     for (const node of undone) this.#reportUndone(maintenance, node);
     this.#reportCordoned(view, open.length - undone.length);
@@ -85,12 +83,18 @@ export class Cordon {
   }
 
   /**
-   * Returns the informer's copy of an open node, if it differs in nothing that was recorded: a kubelet's heartbeat, or the conditions of this maintenance,
-   * may have been written since the node was read, and then the apiserver would refuse the cordon.
+   * Changes an open node although it is not as it was read, if what was recorded is: a kubelet's heartbeat, or the conditions of this maintenance, may
+   * have been written since, even at this moment.
    */
-  #latest(node: Node): Node {
-    const latest = this.#deps.cluster.nodes.get(node.metadata.name);
-    return latest !== undefined && isRecordedAlike(node, latest) ? latest : node;
+  async #change(node: Node, change: NodeChange): Promise<'Done' | 'Changed'> {
+    const { kube, nodes } = this.#deps.cluster;
+    const { name } = node.metadata;
+    const latest = nodes.get(name) ?? node;
+    const result = await changeNode(this.#deps, isRecordedAlike(node, latest) ? latest : node, change);
+    if (result === 'Done') return result;
+    const current = await kube.get(resources.nodes, { name });
+    if (current === undefined || !isRecordedAlike(node, current)) return result;
+    return changeNode(this.#deps, current, change);
   }
 
   /** Resolves with the object that the apiserver returned, if it was written. */

@@ -79,21 +79,23 @@ async function undo(node: string): Promise<void> {
   await informerShows(true);
 }
 
+/** Returns an object with some of its members replaced. */
+function withMembers<T extends object>(object: T, members: Partial<T>): T {
+  const get = (_: T, key: string | symbol): unknown => {
+    const member: unknown = Reflect.get(key in members ? members : object, key);
+    return typeof member === 'function' ? member.bind(object) : member;
+  };
+  return new Proxy(object, { get });
+}
+
 /** Returns the cluster, in which this happens just before the status of a maintenance is written. */
-function whenRecording(happens: () => Promise<void>): { cluster: Cluster } {
+function whenRecording(happens: () => Promise<void>): Cluster {
   const { kube } = c.cluster;
   const mergePatch: Kube['mergePatch'] = async (resource, ...rest) => {
     if (resource.plural === resources.nodeMaintenances.plural) await happens();
     return kube.mergePatch(resource, ...rest);
   };
-  const delayed = new Proxy(kube, {
-    get: (target, key) => {
-      const member: unknown = Reflect.get(target, key, target);
-      if (key === 'mergePatch') return mergePatch;
-      return typeof member === 'function' ? member.bind(target) : member;
-    },
-  });
-  return { cluster: { ...c.cluster, kube: delayed } };
+  return { ...c.cluster, kube: withMembers(kube, { mergePatch }) };
 }
 
 /** Adds the finalizer that every maintenance has between Idle and the end of Complete. */
@@ -132,26 +134,40 @@ describe('keepCordoned', () => {
     expect(await c.eventsAbout(applied)).toEqual(['NodesCordoned: Cordoned 1 of 2 nodes.']);
   });
 
-  test('cordons a node with one request, though its conditions change while its previous state is recorded', async () => {
-    const node = await c.nodeNamed('n');
-    let changes = 0;
-    const conditionsFirst = whenRecording(async () => {
-      await c.saidToBeReady(node, changes++ % 2 === 0 ? 'False' : 'True');
-      const { resourceVersion } = (await c.node(node)).metadata;
-      await eventually('the informer to know the conditions', () =>
-        expect(c.cluster.nodes.get(node)?.metadata.resourceVersion).toBe(resourceVersion),
+  test.each([
+    { informer: 'has seen', patches: 1 },
+    { informer: 'has not seen', patches: 2 },
+  ])(
+    'cordons a node at once that has changed in other fields since it was read, which the informer $informer',
+    async ({ informer, patches }) => {
+      const node = await c.nodeNamed('n');
+      await eventually('the informer to have the node', () =>
+        expect(c.cluster.nodes.get(node)).toBeDefined(),
       );
-    });
-    const applied = await c.applied(c.maintenance({ nodes: [node], stage: 'Cordon' }));
-    c.requests.clear();
-    const { activities } = activitiesOn(conditionsFirst);
-    const cordon = started(() => activities.keepCordoned(refOf(applied), 'Cordon'));
-    await c.eventuallyCordoned(node);
-    await cordon.cancelled();
-    expect(changes).toBeGreaterThan(0);
-    expect(c.requests.writes().filter((write) => write === 'patch nodes')).toHaveLength(1);
-    expect(await recorded(applied)).toEqual({ [node]: false });
-  });
+      const before = c.cluster.nodes.get(node);
+      let changes = 0;
+      const cluster = whenRecording(async () => {
+        await annotated(node, { 'example.com/revision': `${changes++}` });
+        const { resourceVersion } = (await c.node(node)).metadata;
+        await eventually('the informer to know the annotation', () =>
+          expect(c.cluster.nodes.get(node)?.metadata.resourceVersion).toBe(resourceVersion),
+        );
+      });
+      const isBehind = informer === 'has not seen';
+      const stale = withMembers(c.cluster.nodes, isBehind ? { get: () => before } : {});
+      const applied = await c.applied(c.maintenance({ nodes: [node], stage: 'Cordon' }));
+      c.requests.clear();
+      const { activities } = activitiesOn({ cluster: { ...cluster, nodes: stale } });
+      const cordon = started(() => activities.keepCordoned(refOf(applied), 'Cordon'));
+      await c.eventuallyCordoned(node);
+      await cordon.cancelled();
+      expect(changes).toBeGreaterThan(0);
+      // The client of Leases reads the node once, and the object is read again after a conflict.
+      const counts = { patches: c.requests.count('patch nodes'), gets: c.requests.count('get nodes') };
+      expect(counts).toEqual({ patches, gets: patches });
+      expect(await recorded(applied)).toEqual({ [node]: false });
+    },
+  );
 
   test('keeps autoscalers from removing a node with the request that cordons it, and leaves what is set already', async () => {
     const [node, theirs] = [await c.nodeNamed('n'), await c.nodeNamed('theirs')];
