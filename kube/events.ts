@@ -88,6 +88,11 @@ export class EventRecorder {
     this.#tokens = new TokenBucket(burst, options.perSecond ?? writesPerSecond);
   }
 
+  /** The number of Events that are kept, because they wait to be written or can still be repeated. */
+  get size(): number {
+    return this.#entries.size;
+  }
+
   record(about: EventSubject, content: EventContent): void {
     try {
       this.#enqueue(referenceOf(about), {
@@ -121,18 +126,20 @@ export class EventRecorder {
     this.#entries.delete(key);
     this.#entries.set(key, entry);
     this.#unwritten.add(entry);
-    this.#dropOldest();
+    this.#dropOldest(now);
     this.#writing ??= this.#writeAll().finally(() => {
       this.#writing = undefined;
     });
   }
 
-  #dropOldest(): void {
-    if (this.#entries.size <= maxEntries) return;
-    const [oldest] = this.#entries;
-    if (oldest === undefined) return;
-    this.#entries.delete(oldest[0]);
-    if (this.#unwritten.delete(oldest[1])) this.#countDropped();
+  /** The entries are in the order of their last repetitions. */
+  #dropOldest(now: Date): void {
+    for (const [key, entry] of this.#entries) {
+      const isRepeatable = now.getTime() - entry.last.getTime() < sameEventMs;
+      if (this.#entries.size <= maxEntries && (isRepeatable || this.#unwritten.has(entry))) return;
+      this.#entries.delete(key);
+      if (this.#unwritten.delete(entry)) this.#countDropped();
+    }
   }
 
   /** Logs one line for many Events: an evacuation of thousands of pods can drop thousands of Events. */

@@ -6,6 +6,7 @@ import type { RequestObservation } from '../../kube/transport.ts';
 import type { Sandbox } from '../../sandbox/sandbox.ts';
 import { garbageCollected } from '../kit/garbage.ts';
 import { releaseSandbox, testSandbox } from '../kit/sandbox.ts';
+import { withMembers } from '../kit/withMembers.ts';
 import { changedKubeconfig, connect, dropNamespace, freshNamespace, recordedLog } from './fixtures.ts';
 
 let sandbox: Sandbox;
@@ -92,6 +93,27 @@ describe('an Event', () => {
     events.record(pod('forgotten'), tried);
     await events.flush();
     expect(await eventsOf('forgotten')).toMatchObject([{ count: 2 }]);
+  });
+
+  test('is forgotten ten minutes after its last repetition', async () => {
+    let minutes = 0;
+    const now = () => new Date(kube.now().getTime() + minutes * 60_000);
+    const events = new EventRecorder({
+      kube: withMembers(kube, { now }),
+      component: 'node-maintenance',
+      log: recordedLog(),
+    });
+    const record = async (name: string) => {
+      events.record(pod(name), tried);
+      await events.flush();
+      return events.size;
+    };
+    expect([await record('old'), await record('repeated')]).toEqual([1, 2]);
+    minutes = 9;
+    expect([await record('repeated'), await record('new')]).toEqual([2, 3]);
+    minutes = 11;
+    expect(await record('new')).toBe(2);
+    expect((await eventsOf('repeated'))[0]?.count).toBe(2);
   });
 
   test('that was removed in the meantime is created again', async () => {

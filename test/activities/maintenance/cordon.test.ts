@@ -19,6 +19,7 @@ import { silentLog, testCluster, type TestCluster } from '../../kit/cluster.ts';
 import { eventually, throughout } from '../../kit/eventually.ts';
 import { gate } from '../../kit/readiness.ts';
 import { releaseSandbox, testSandbox } from '../../kit/sandbox.ts';
+import { withMembers } from '../../kit/withMembers.ts';
 
 let sandbox: Sandbox;
 let c: TestCluster;
@@ -77,15 +78,6 @@ async function undo(node: string): Promise<void> {
   await c.uncordoned(node);
   await c.eventuallyCordoned(node);
   await informerShows(true);
-}
-
-/** Returns an object with some of its members replaced. */
-function withMembers<T extends object>(object: T, members: Partial<T>): T {
-  const get = (_: T, key: string | symbol): unknown => {
-    const member: unknown = Reflect.get(key in members ? members : object, key);
-    return typeof member === 'function' ? member.bind(object) : member;
-  };
-  return new Proxy(object, { get });
 }
 
 /** Returns the cluster, in which this happens just before the status of a maintenance is written. */
