@@ -25,8 +25,11 @@ export interface Testbed {
   kube: Kube;
   temporal: Client;
   auditLog: AuditLogFile;
-  /** Returns so many places for workers, with networks and clocks of their own. The workers of one run serve the next, too. */
-  workerSlots(count: number): Promise<readonly WorkerSlot[]>;
+  /**
+   * Returns so many places for workers, with networks and clocks of their own. The workers of one run serve the next, too. New ones run with these
+   * NODE_OPTIONS.
+   */
+  workerSlots(count: number, nodeOptions?: string): Promise<readonly WorkerSlot[]>;
   close(): Promise<void>;
 }
 
@@ -71,8 +74,8 @@ export async function createTestbed(
   const connection = await Connection.connect({ address: sandbox.temporalAddress });
   const temporal = new Client({ connection, namespace: sandbox.temporalNamespace });
   const slots: WorkerSlot[] = [];
-  const workerSlots = async (count: number) => {
-    while (slots.length < count) slots.push(await WorkerSlot.create(sandbox, evictionApi));
+  const workerSlots = async (count: number, nodeOptions = '') => {
+    while (slots.length < count) slots.push(await WorkerSlot.create(sandbox, evictionApi, nodeOptions));
     for (const unused of slots.slice(count)) await unused.stop();
     return slots.slice(0, count);
   };

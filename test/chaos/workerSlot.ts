@@ -33,6 +33,7 @@ export class WorkerSlot {
   readonly #apiserver: Awaited<ReturnType<typeof UnreliableApiserver.before>>;
   readonly #temporal: Awaited<ReturnType<typeof UnreliableNetwork.beforePort>>;
   readonly #clock: string | undefined;
+  readonly #nodeOptions: string;
   #worker: WorkerProcess | undefined;
   #isAlive = false;
 
@@ -42,13 +43,14 @@ export class WorkerSlot {
     this.#apiserver = parts.apiserver;
     this.#temporal = parts.temporal;
     this.#clock = parts.clock;
+    this.#nodeOptions = parts.nodeOptions;
   }
 
-  static async create(sandbox: Sandbox, evictionApi: EvictionApi): Promise<WorkerSlot> {
+  static async create(sandbox: Sandbox, evictionApi: EvictionApi, nodeOptions = ''): Promise<WorkerSlot> {
     const apiserver = await UnreliableApiserver.before(sandbox.workerKubeconfig);
     const temporal = await UnreliableNetwork.beforePort(Number(sandbox.temporalAddress.split(':')[1]));
     const clock = canJumpClocks ? join(sandbox.dir, `clock-${crypto.randomUUID()}`) : undefined;
-    const slot = new WorkerSlot(sandbox, evictionApi, { apiserver, temporal, clock });
+    const slot = new WorkerSlot(sandbox, evictionApi, { apiserver, temporal, clock, nodeOptions });
     slot.setClock(0);
     return slot;
   }
@@ -75,6 +77,7 @@ export class WorkerSlot {
       {
         env: {
           ...mallocEnvironment(),
+          NODE_OPTIONS: this.#nodeOptions,
           ...settings,
           ...apiSettings[this.#evictionApi],
           TEMPORAL_ADDRESS: this.#temporal.address,
@@ -195,6 +198,7 @@ interface Parts {
   apiserver: Awaited<ReturnType<typeof UnreliableApiserver.before>>;
   temporal: Awaited<ReturnType<typeof UnreliableNetwork.beforePort>>;
   clock: string | undefined;
+  nodeOptions: string;
 }
 
 /** Ends a process as a rollout does; after its grace period, by force. */

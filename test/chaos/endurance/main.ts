@@ -6,7 +6,7 @@ import { interruption, log, print, withTestbed } from '../program.ts';
 import { runScenario } from '../run.ts';
 import { scenarioOf, withLastingWorkers } from '../scenario.ts';
 import { violationText } from '../violationText.ts';
-import { type ResourceSample, takeSample } from './resources.ts';
+import { type ResourceSample, sampledNodeOptions, takeSample } from './resources.ts';
 import { type EnduranceRecord, growthOfAll, restartsOf, valuesOf } from './record.ts';
 
 /**
@@ -55,7 +55,7 @@ async function main({ minutes, seed, json }: Options): Promise<number> {
     broken: [],
   };
   await withTestbed({ evictionApi: 'evacuation', signal }, async (testbed) => {
-    const slots = await testbed.workerSlots(workers);
+    const slots = await testbed.workerSlots(workers, sampledNodeOptions);
     const beganAt = performance.now();
     const elapsed = () => (performance.now() - beganAt) / 1_000;
     while (elapsed() < minutes * 60 && !signal.aborted) {

@@ -2,8 +2,8 @@ import { describe, expect, test } from '@jest/globals';
 import type { ResourceSample } from './resources.ts';
 import { growthOfAll, restartsOf, valuesOf } from './record.ts';
 
-const first = { pid: 1, memoryMb: 300, heapMb: 70, externalMb: 5, handles: 40 };
-const second = { pid: 2, memoryMb: 280, heapMb: 65, externalMb: 5, handles: 41 };
+const first = { pid: 1, peakMb: 310, memoryMb: 300, heapMb: 70, externalMb: 5, handles: 40 };
+const second = { pid: 2, peakMb: 290, memoryMb: 280, heapMb: 65, externalMb: 5, handles: 41 };
 const base: ResourceSample = {
   seconds: 0,
   runs: 1,

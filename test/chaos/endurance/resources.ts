@@ -2,6 +2,7 @@ import { readdirSync, statSync } from 'node:fs';
 import { readMemoryMb } from '../../../bench/memory.ts';
 import { NODE_LEASE_NAMESPACE, SYSTEM_NAMESPACE } from '../../../api/names.ts';
 import { type Resource, resources } from '../../../kube/resources.ts';
+import { deployedNodeOptions } from '../../../scripts/tools.ts';
 import { valueOf } from '../../kit/metrics.ts';
 import { layoutOf } from '../../../sandbox/layout.ts';
 import type { Testbed } from '../testbed.ts';
@@ -27,7 +28,9 @@ export interface ResourceSample {
 
 interface WorkerSample {
   pid: number;
-  /** Resident memory of the process. */
+  /** The most that has been resident since its start. */
+  peakMb: number;
+  /** What is resident when the garbage of the main thread has been collected. */
   memoryMb: number;
   /** Objects of JavaScript in its main thread, and what they hold outside of the heap. Workflows have a thread, and a heap, of their own. */
   heapMb: number;
@@ -44,6 +47,9 @@ const counted: Record<string, { resource: Resource; namespace?: string }> = {
   'Leases of workers': { resource: resources.leases as Resource, namespace: SYSTEM_NAMESPACE },
   Events: { resource: resources.events as Resource },
 };
+
+/** NODE_OPTIONS of workers of which samples are taken. */
+export const sampledNodeOptions = `${deployedNodeOptions()} --expose-gc --import ${new URL('collectOnSignal.ts', import.meta.url).href}`;
 
 export async function takeSample(
   { kube, temporal, sandbox }: Pick<Testbed, 'kube' | 'temporal' | 'sandbox'>,
@@ -69,10 +75,13 @@ export async function takeSample(
 }
 
 async function sampleOf(slot: WorkerSlot): Promise<WorkerSample> {
-  const metrics = await slot.metrics();
   const { pid } = slot;
+  process.kill(pid, 'SIGUSR2');
+  // Answered after the signal was handled.
+  const metrics = await slot.metrics();
   return {
     pid,
+    peakMb: readMemoryMb(pid, 'VmHWM') ?? 0,
     memoryMb: readMemoryMb(pid, 'VmRSS') ?? 0,
     heapMb: sizeIn(metrics, 'nodejs_heap_size_used_bytes'),
     externalMb: sizeIn(metrics, 'nodejs_external_memory_bytes'),
