@@ -8,6 +8,7 @@ import { LeaseObserver } from '../../kube/leaseObserver.ts';
 import { type Resource, resources } from '../../kube/resources.ts';
 import type { Sandbox } from '../../sandbox/sandbox.ts';
 import { releaseSandbox, testSandbox } from '../kit/sandbox.ts';
+import { withMembers } from '../kit/withMembers.ts';
 import { connect, dropNamespace, eventually, freshNamespace, recordedLog } from './fixtures.ts';
 import { UnreliableNetwork } from './unreliableNetwork.ts';
 
@@ -86,15 +87,9 @@ function intercepted(
   method: 'list' | 'mergePatch',
   replacement: (original: () => Promise<unknown>) => Promise<unknown>,
 ): Kube {
-  return new Proxy(client, {
-    get: (target, property) => {
-      const value: unknown = Reflect.get(target, property, target);
-      if (typeof value !== 'function') return value;
-      const call = (...args: unknown[]): unknown => Reflect.apply(value, target, args);
-      if (property !== method) return call;
-      return (...args: unknown[]) => replacement(() => call(...args) as Promise<unknown>);
-    },
-  });
+  const original = client[method].bind(client) as (...args: unknown[]) => Promise<unknown>;
+  const replaced = (...args: unknown[]) => replacement(() => original(...args));
+  return withMembers(client, { [method]: replaced } as Partial<Kube>);
 }
 
 const leaseNow = () => kube.get(resources.leases, { namespace, name });

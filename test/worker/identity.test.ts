@@ -8,6 +8,7 @@ import type { Sandbox } from '../../sandbox/sandbox.ts';
 import { IdentityLease, type IdentityOptions } from '../../worker/identity.ts';
 import { eventually, throughout } from '../kit/eventually.ts';
 import { releaseSandbox, testSandbox } from '../kit/sandbox.ts';
+import { withMembers } from '../kit/withMembers.ts';
 import { connect, dropNamespace, freshNamespace, type LogRecorder, recordedLog } from '../kube/fixtures.ts';
 
 // Tests KEP-1965 > Test Plan for the processes of this project; test/e2e/identity.slow.test.ts tests real processes.
@@ -251,17 +252,10 @@ describe('garbage collection', () => {
 
 /** Returns a client that runs `act` after each of its lists. */
 function afterEachList(client: Kube, act: () => Promise<void>): Kube {
-  return new Proxy(client, {
-    get: (target, name) => {
-      const method: unknown = Reflect.get(target, name, target);
-      if (typeof method !== 'function') return method;
-      const call = (...args: unknown[]): unknown => Reflect.apply(method, target, args);
-      const listed = async (...args: unknown[]) => {
-        const list = await call(...args);
-        await act();
-        return list;
-      };
-      return name === 'list' ? listed : call;
-    },
-  });
+  const list: Kube['list'] = async (...args) => {
+    const listed = await client.list(...args);
+    await act();
+    return listed;
+  };
+  return withMembers(client, { list });
 }
