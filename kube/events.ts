@@ -119,7 +119,7 @@ export class EventRecorder {
     const now = this.#options.kube.now();
     const key = JSON.stringify([subject, content.type, content.reason, content.message]);
     const known = this.#entries.get(key);
-    const isRepeated = known !== undefined && now.getTime() - known.last.getTime() < sameEventMs;
+    const isRepeated = known !== undefined && isRepeatable(known, now);
     const entry = isRepeated ? known : newEntry(subject, content, now);
     entry.count++;
     entry.last = now;
@@ -135,8 +135,8 @@ export class EventRecorder {
   /** The entries are in the order of their last repetitions. */
   #dropOldest(now: Date): void {
     for (const [key, entry] of this.#entries) {
-      const isRepeatable = now.getTime() - entry.last.getTime() < sameEventMs;
-      if (this.#entries.size <= maxEntries && (isRepeatable || this.#unwritten.has(entry))) return;
+      const isNeeded = isRepeatable(entry, now) || this.#unwritten.has(entry);
+      if (isNeeded && this.#entries.size <= maxEntries) return;
       this.#entries.delete(key);
       if (this.#unwritten.delete(entry)) this.#countDropped();
     }
@@ -215,6 +215,10 @@ export class EventRecorder {
 
 function newEntry(subject: ObjectReference, content: RecordedContent, now: Date): Entry {
   return { subject, content, first: now, last: now, count: 0, writtenCount: 0, name: undefined };
+}
+
+function isRepeatable({ last }: Entry, now: Date): boolean {
+  return now.getTime() - last.getTime() < sameEventMs;
 }
 
 /** The Event expired (the apiserver keeps Events for an hour), or the apiserver is temporarily unavailable. */

@@ -1,5 +1,5 @@
-import { readdirSync, readFileSync, readlinkSync } from 'node:fs';
 import { once } from 'node:events';
+import { readdirSync, readFileSync, readlinkSync } from 'node:fs';
 import { connect, createServer, type Server } from 'node:net';
 import { PortConflictError, SandboxError } from './errors.ts';
 
