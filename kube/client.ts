@@ -160,13 +160,29 @@ export class Kube {
   }
 
   /** Lists all objects, page by page; restarts if the continue token expires. */
-  async list<T extends KubeObject>(
+  list<T extends KubeObject>(resource: Resource<T>, selection: ListOptions = {}): Promise<ObjectList<T>> {
+    return this.listReduced(resource, selection, (object: T) => object);
+  }
+
+  /**
+   * As `list`, but keeps only what `reduce` returns for each object, so that no more than one page of whole objects is in memory. Objects for which
+   * it returns undefined are left out.
+   */
+  async listReduced<T extends KubeObject, Reduced extends object>(
     resource: Resource<T>,
-    selection: ListOptions = {},
-  ): Promise<ObjectList<T>> {
+    selection: ListOptions,
+    reduce: (object: T) => Reduced | undefined,
+  ): Promise<ObjectList<Reduced>> {
     for (let attempt = 1; ; attempt++) {
       try {
-        return await this.#listPages(resource, selection);
+        const items: Reduced[] = [];
+        const resourceVersion = await this.forEachPage(resource, selection, (page) => {
+          for (const object of page) {
+            const reduced = reduce(object);
+            if (reduced !== undefined) items.push(reduced);
+          }
+        });
+        return { items, resourceVersion };
       } catch (error) {
         if (!isKubeError(error, KubeErrorKind.Expired) || attempt === maxListAttempts) throw error;
       }
@@ -388,17 +404,6 @@ export class Kube {
       signal,
       guard: this.#guard,
     });
-  }
-
-  async #listPages<T extends KubeObject>(
-    resource: Resource<T>,
-    selection: ListOptions,
-  ): Promise<ObjectList<T>> {
-    const items: T[] = [];
-    const resourceVersion = await this.forEachPage(resource, selection, (page) => {
-      for (const item of page) items.push(item);
-    });
-    return { items, resourceVersion };
   }
 
   /**

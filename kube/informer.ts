@@ -192,13 +192,14 @@ export class Informer<T extends KubeObject, Raw extends KubeObject = T> {
 
   async #list(signal: AbortSignal): Promise<void> {
     const { kube, resource, namespace, labelSelector, fieldSelector } = this.#options;
-    const list = await kube.list(resource, { namespace, labelSelector, fieldSelector, signal });
+    const selection = { namespace, labelSelector, fieldSelector, signal };
+    const list = await kube.listReduced(resource, selection, (raw) => this.#transform(raw));
     signal.throwIfAborted();
     this.#resourceVersion = list.resourceVersion;
     this.#served = true;
     this.#markConnected();
     this.#followsFrom = performance.now();
-    this.#publish(this.#store.replace(list.items.flatMap((raw) => this.#transform(raw) ?? [])));
+    this.#publish(this.#store.replace(list.items));
     this.#markSynced();
   }
 

@@ -142,6 +142,30 @@ describe('objects', () => {
     expect(items[0]).toHaveProperty('spec');
     expect(parts[0]).not.toHaveProperty('spec');
     expect(parts[0]?.metadata.labels).toEqual({ many: '' });
+
+    const even = await kube.listReduced(resources.leases, { namespace, labelSelector: 'many' }, (object) =>
+      Number(object.metadata.name?.slice('many-'.length)) % 2 === 0
+        ? { at: object.metadata.name }
+        : undefined,
+    );
+    expect(even.items).toHaveLength(count / 2);
+    expect(even.items).toContainEqual({ at: `many-${count - 2}` });
+  });
+
+  test('are reduced before the next page is requested', async () => {
+    const stopping = new AbortController();
+    const reduced: string[] = [];
+    const list = kube.listReduced(
+      resources.leases,
+      { namespace, labelSelector: 'many', signal: stopping.signal },
+      ({ metadata: { name = '' } }) => {
+        stopping.abort(new Error('enough'));
+        reduced.push(name);
+        return { name };
+      },
+    );
+    await expect(list).rejects.toThrow('enough');
+    expect(reduced).toHaveLength(500);
   });
 
   test('have times with six digits after the second where the API wants them', async () => {
