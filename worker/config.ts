@@ -54,7 +54,7 @@ export interface Config {
   /** A run whose workflow task fails for so long is replaced by one that continues from the object; 0: never. */
   stalledRunTimeoutSeconds: number;
   /** The worker warns if the namespace of Temporal keeps histories for a shorter time; 0: never. */
-  historyRetentionDays: number;
+  minHistoryRetentionDays: number;
   /** Enables readiness gates. */
   readinessGates: boolean;
   /** Held nodes carry the annotations that keep autoscalers from removing them. */
@@ -135,7 +135,7 @@ export function parseConfig(argv: readonly string[], env: NodeJS.ProcessEnv): Co
     evictionRequestResponders: settings.evictionRequestResponders ?? settings.evictionRequestController,
     nodeLeaseDurationSeconds: settings.nodeLeaseDuration,
     stalledRunTimeoutSeconds: settings.stalledRunTimeout,
-    historyRetentionDays: settings.historyRetention,
+    minHistoryRetentionDays: settings.minHistoryRetention,
     readinessGates,
     autoscalerAnnotations: settings.autoscalerAnnotations,
     readinessGraceSeconds: settings.readinessGrace,
@@ -332,9 +332,9 @@ const Settings = z
         'replace a workflow run whose workflow task has failed for this time by one that continues from the object; 0: never',
       defaultText: '300',
     }),
-    historyRetention: setting(wholeNumber('whole days', 0, 36_500).default(30), {
-      flags: '--history-retention <days>',
-      variable: 'HISTORY_RETENTION',
+    minHistoryRetention: setting(wholeNumber('whole days', 0, 36_500).default(30), {
+      flags: '--min-history-retention <days>',
+      variable: 'MIN_HISTORY_RETENTION',
       description:
         'warn if the namespace of Temporal keeps the histories of closed runs for fewer days; 0: never',
       defaultText: '30',

@@ -40,7 +40,7 @@ export async function watchRetention(
           namespace,
           retentionDays: actualSeconds / secondsPerDay,
           requiredDays: days,
-          remedy: `temporal operator namespace update --namespace ${namespace} --retention ${days}d, or lower --history-retention (HISTORY_RETENTION)`,
+          remedy: `temporal operator namespace update --namespace ${namespace} --retention ${days}d, or lower --min-history-retention (MIN_HISTORY_RETENTION)`,
         });
       }
     } catch (error) {

@@ -250,7 +250,7 @@ async function runSynced(options: SyncedOptions): Promise<void> {
       async (stop) => (await prepareWorkers(options, shared)).run(stop),
       (stop) =>
         watchRetention(temporal, {
-          days: config.historyRetentionDays,
+          days: config.minHistoryRetentionDays,
           availability: monitor,
           metrics,
           log,

@@ -79,7 +79,7 @@ describe('the retention of a namespace', () => {
         namespace,
         retentionDays: 3,
         requiredDays: 30,
-        remedy: `temporal operator namespace update --namespace ${namespace} --retention 30d, or lower --history-retention (HISTORY_RETENTION)`,
+        remedy: `temporal operator namespace update --namespace ${namespace} --retention 30d, or lower --min-history-retention (MIN_HISTORY_RETENTION)`,
       },
     });
     const config = { workflowExecutionRetentionTtl: msToTs(7 * 86_400_000) };

@@ -162,7 +162,7 @@ export const metricDefinitions = {
   historyRetentionRequired: {
     name: 'node_maintenance_history_retention_required_seconds',
     type: 'gauge',
-    help: 'Time for which it should keep them (--history-retention).',
+    help: 'Time for which it should keep them (--min-history-retention).',
     labels: [],
   },
   kubeRequests: {
