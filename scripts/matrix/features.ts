@@ -20,7 +20,7 @@ export const features: readonly Feature[] = [
   },
   {
     name: 'API with mutations by webhooks',
-    files: ['test/api/mutatingWebhooks.test.ts', 'test/api/maintenanceInput.test.ts'],
+    files: ['test/api/mutatingWebhooks.slow.test.ts', 'test/api/maintenanceInput.test.ts'],
   },
   { name: 'Helm chart', files: ['test/chart/chart.slow.test.ts'] },
   { name: 'kubectl plugin', files: ['test/e2e/cli.test.ts'] },

@@ -6,7 +6,7 @@ import { readManifests } from '../../manifests/read.ts';
 import { renderManifests } from '../../manifests/render.ts';
 import { mutatingPolicies } from './resources.ts';
 
-/** The tests that run with webhooks in place of policies keep the mutating ones (test/api/mutatingWebhooks.test.ts). */
+/** The tests that run with webhooks in place of policies keep the mutating ones (test/api/mutatingWebhooks.slow.test.ts). */
 const configurations = () =>
   process.env['NM_TEST_MUTATING_WEBHOOKS'] === undefined ? [validating, mutating] : [validating];
 
