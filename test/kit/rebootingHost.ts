@@ -93,6 +93,7 @@ export class RebootingHost {
   async crash(): Promise<void> {
     await this.stopAgent();
     this.#bootId = crypto.randomUUID();
+    await writeFile(this.#file('booted'), this.#bootId);
     await this.reported(this.#bootId);
     this.startAgent();
   }
