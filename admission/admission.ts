@@ -21,7 +21,7 @@ import {
   type AdmissionView,
   authorizationReviewer,
   readinessPolicyReviewer,
-  warningReviewer,
+  specReviewer,
 } from './reviewers.ts';
 import {
   authoritiesIn,
@@ -82,7 +82,7 @@ export class Admission {
     this.server = createAdmissionServer(
       {
         [paths.authorization]: maintenanceWebhook(authorizationReviewer(view, namespace)),
-        [paths.warnings]: maintenanceWebhook(warningReviewer(view, namespace, podsMaxAgeMs)),
+        [paths.warnings]: maintenanceWebhook(specReviewer(view, namespace, podsMaxAgeMs)),
         [paths.evacuations]: evacuationWebhook(evacuationReviewer(view.kube)),
         [paths.evictions]: evictionWebhook(evictionReviewer(view, directEvictions)),
         [paths.readinessPolicies]: readinessPolicyWebhook(readinessPolicyReviewer(view)),

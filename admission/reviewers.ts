@@ -61,8 +61,8 @@ export function authorizationReviewer(
   };
 }
 
-/** Warns about likely mistakes, and rejects a maintenance whose status could not be stored. */
-export function warningReviewer(
+/** Warns about likely mistakes, and rejects a deadline that has passed and a maintenance whose status could not be stored. */
+export function specReviewer(
   view: AdmissionView,
   namespace: string,
   podsMaxAgeMs?: number,

@@ -30,8 +30,8 @@ export async function runAgent(config: AgentConfig, log: Log, signal: AbortSigna
   const events = new EventRecorder({ kube, component: AGENT_COMPONENT, log });
   const deps: AgentDeps = { kube, node, bootId, events, log };
   const staticPods = new StaticPodState();
-  const shared = new ShutdownState();
-  const isShuttingDown = () => shared.isInProgress;
+  const shutdown = new ShutdownState();
+  const isShuttingDown = () => shutdown.isInProgress;
   log.info('Node agent started', { node, bootId, version: packageVersion() });
   try {
     await runTogether(signal, [
@@ -45,7 +45,7 @@ export async function runAgent(config: AgentConfig, log: Log, signal: AbortSigna
       },
       (stop) => runIdentityLease(deps, { staticPods, canReboot: config.reboot !== undefined }, stop),
       (stop) => runTokenRenewal(deps, { kubeconfig }, stop),
-      async (stop) => config.shutdown && runShutdown(deps, { ...config.shutdown, shared }, stop),
+      async (stop) => config.shutdown && runShutdown(deps, { ...config.shutdown, shared: shutdown }, stop),
       (stop) => serveHealth(config.health, staticPods, { log, signal: stop }),
     ]);
   } finally {

@@ -70,7 +70,7 @@ const emptyWatchBackOff = { firstMs: 100, capMs: 100 };
  *    another UID is reported as Deleted, then Added.
  * 4. Handlers run synchronously, in the order of the changes, after the store has changed; an error of a handler is
  *    logged and does not affect the others.
- * 5. If it is optional, a missing permission is no error: it is synced and keeps what it has, until the permission is granted.
+ * 5. A missing permission for an optional collection is no error: the informer counts as synced and keeps its objects until it is granted.
  * 6. If its kind may not be served, a cluster that does not serve it has none of its objects; stored ones are reported as Deleted.
  * 7. It logs one line each time the error changes and one when the connection is restored, none per attempt.
  */
@@ -106,7 +106,7 @@ export class Informer<T extends KubeObject, Raw extends KubeObject = T> {
     void this.#run(signal);
   }
 
-  /** Resolves when the first list is in the store and was reported to the handlers. */
+  /** Resolves when the first list is in the store and was reported to the handlers, or cannot be read: contract 5 and 6. */
   synced(signal?: AbortSignal): Promise<void> {
     return abortable(this.#firstSync.promise, signal);
   }
@@ -115,7 +115,7 @@ export class Informer<T extends KubeObject, Raw extends KubeObject = T> {
     return this.#synced;
   }
 
-  /** Whether the apiserver serves the kind, as far as the informer knows: false before the first list. */
+  /** Whether the collection could be read: false before the first list, and while it is forbidden or not served. */
   get isServed(): boolean {
     return this.#served;
   }
@@ -322,7 +322,6 @@ export class Informer<T extends KubeObject, Raw extends KubeObject = T> {
     this.#served = false;
     this.#reported = undefined;
     this.#publish(this.#store.replace([]));
-    this.#served = false;
     this.#markSynced();
     await sleep(this.#options.optionalRetryMs ?? defaultOptionalRetryMs, signal);
   }

@@ -167,7 +167,7 @@ function waitsFor(contention: Contention, maintenance: string): string[] {
  * maintenance proceeds only when all pods that it targets are gone, so none of them ever would: their label selectors order the same pods
  * differently. Without a cycle, a maintenance that waits for no other proceeds, and then the others, one after the other.
  */
-export function deadlockOf(contention: Contention, maintenance: string): DrainingMaintenance[] {
+export function conflictCycleOf(contention: Contention, maintenance: string): DrainingMaintenance[] {
   const waitedFor = reachable(contention, maintenance);
   const cycle = [...waitedFor].filter((other) => reachable(contention, other).has(maintenance));
   return cycle

@@ -8,7 +8,7 @@ import {
   type ContestedNode,
   type Contention,
   type DrainingMaintenance,
-  deadlockOf,
+  conflictCycleOf,
   divided,
   grantDesiredTargets,
   type NodeContention,
@@ -87,9 +87,9 @@ export function decideDrain(observed: DrainSnapshot): DrainDecision {
   const deletions = deletionsOf(observed);
   const snapshot = withDeadlineTargets(observed, deletions);
   const resolved = resolveContention(snapshot.maintenances, snapshot.nodes);
-  const [oldest, ...younger] = deadlockOf(resolved, maintenance);
-  const breaksDeadlock = oldest?.name === maintenance;
-  const contention = breaksDeadlock ? grantDesiredTargets(resolved, maintenance) : resolved;
+  const [oldest, ...younger] = conflictCycleOf(resolved, maintenance);
+  const breaksConflict = oldest?.name === maintenance;
+  const contention = breaksConflict ? grantDesiredTargets(resolved, maintenance) : resolved;
   const contentions = nodeContentionsOf(contention, maintenance);
   const tiers = tiersOf(
     snapshot,
@@ -121,7 +121,7 @@ export function decideDrain(observed: DrainSnapshot): DrainDecision {
     fastForwarded: contentions
       .filter((own) => isNewlyFastForwarded(own, snapshot))
       .map((own) => ({ node: own.node.name, by: fastForwardedBy(own) })),
-    overruled: breaksDeadlock ? younger.map(({ name }) => name) : [],
+    overruled: breaksConflict ? younger.map(({ name }) => name) : [],
     deletions: deletions.due,
     nextDeletionAtMs: deletions.nextAtMs,
   };

@@ -14,7 +14,7 @@ import {
   type AdmissionView,
   authorizationReviewer,
   readinessPolicyReviewer,
-  warningReviewer,
+  specReviewer,
 } from '../../admission/reviewers.ts';
 import { expectReadable, fuzz, maxProblemLength } from './kit/fuzz.ts';
 import { jsonTextsLike } from './kit/mutations.ts';
@@ -189,7 +189,7 @@ const webhooks: { path: string; webhook: Webhook; samples: readonly object[] }[]
     webhook: maintenanceWebhook(authorizationReviewer(view, 'nm')),
     samples: maintenances,
   },
-  { path: 'warnings', webhook: maintenanceWebhook(warningReviewer(view, 'nm')), samples: maintenances },
+  { path: 'warnings', webhook: maintenanceWebhook(specReviewer(view, 'nm')), samples: maintenances },
   {
     path: 'evacuations',
     webhook: evacuationWebhook(evacuationReviewer(view.kube)),
