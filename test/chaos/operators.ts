@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { serverNames } from '../../sandbox/layout.ts';
-import { type Sandbox, sandboxStatus } from '../../sandbox/sandbox.ts';
+import { compact } from '../kit/etcd.ts';
 import type { Testbed } from './testbed.ts';
 import { evictionRequestFlags } from '../kit/sandbox.ts';
 import { type Fault, type ServerWithFaults, serversWithFaults } from './fault.ts';
@@ -192,21 +192,4 @@ export class Operators {
     if (slot === undefined) throw new Error(`There is no worker ${number}`);
     return slot;
   }
-}
-
-/** Compacts etcd at its current revision, through its JSON gateway. */
-export async function compact(sandbox: Sandbox): Promise<void> {
-  const status = sandboxStatus(sandbox.dir);
-  const port = status.kind === 'Down' ? undefined : status.servers.find(({ name }) => name === 'etcd')?.port;
-  const ask = async (path: string, body: object) => {
-    const signal = AbortSignal.timeout(5_000);
-    const response = await fetch(`http://127.0.0.1:${port}/v3/${path}`, {
-      method: 'POST',
-      body: JSON.stringify(body),
-      signal,
-    });
-    return (await response.json()) as { header?: { revision?: string } };
-  };
-  const { header } = await ask('kv/range', { key: Buffer.from('/').toString('base64') });
-  await ask('kv/compaction', { revision: header?.revision ?? '1' });
 }

@@ -2,7 +2,7 @@ import { readFileSync } from 'node:fs';
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
 import { resources } from '../../kube/resources.ts';
 import { type ServerName, serverNames } from '../../sandbox/layout.ts';
-import { compact } from '../chaos/operators.ts';
+import { compact } from '../kit/etcd.ts';
 import { WorkerSlot } from '../chaos/workerSlot.ts';
 import { eventually } from '../kit/eventually.ts';
 import { ExecutedDocument } from '../kit/executedDocument.ts';

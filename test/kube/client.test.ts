@@ -158,7 +158,7 @@ describe('objects', () => {
     const list = kube.listReduced(
       resources.leases,
       { namespace, labelSelector: 'many', signal: stopping.signal },
-      ({ metadata: { name = '' } }) => {
+      ({ metadata: { name } }) => {
         stopping.abort(new Error('enough'));
         reduced.push(name);
         return { name };

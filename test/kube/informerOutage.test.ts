@@ -1,11 +1,10 @@
-import { readFileSync } from 'node:fs';
-import { join } from 'node:path';
 import type { Lease } from '../../api/core.ts';
 import type { Kube } from '../../kube/client.ts';
 import { Informer } from '../../kube/informer.ts';
 import { resources } from '../../kube/resources.ts';
 import type { RequestObservation } from '../../kube/transport.ts';
 import type { Sandbox } from '../../sandbox/sandbox.ts';
+import { compact } from '../kit/etcd.ts';
 import { releaseSandbox, testSandbox } from '../kit/sandbox.ts';
 import { connect, eventually, recordedLog } from './fixtures.ts';
 import { UnreliableNetwork } from './unreliableNetwork.ts';
@@ -61,7 +60,7 @@ test('an informer survives a crash of the apiserver, and lists again when its ve
   const comes = await put('comes');
   await sandbox.server('kube-apiserver').kill();
   await sandbox.server('kube-apiserver').start();
-  await compact(comes.metadata.resourceVersion ?? '');
+  await compact(sandbox, comes.metadata.resourceVersion);
   expect(informer.isFollowing).toBe(false);
   network.up();
 
@@ -88,16 +87,3 @@ test('an informer survives a crash of the apiserver, and lists again when its ve
   await client.close();
   await close();
 });
-
-/** Makes etcd forget its history before this revision, by its JSON gateway. */
-async function compact(revision: string): Promise<void> {
-  const { servers } = JSON.parse(readFileSync(join(sandbox.dir, 'sandbox.json'), 'utf8')) as {
-    servers: { etcd: { args: string[] } };
-  };
-  const url = servers.etcd.args.find((arg) => arg.startsWith('--listen-client-urls='))?.split('=')[1];
-  const answer = await fetch(`${url}/v3/kv/compaction`, {
-    method: 'POST',
-    body: JSON.stringify({ revision }),
-  });
-  expect(answer.status).toBe(200);
-}

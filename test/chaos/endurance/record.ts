@@ -33,7 +33,7 @@ export function valuesOf(sample: ResourceSample): Record<string, number> {
     ...sample.objects,
     'open workflow runs': sample.openRuns,
     'events of their histories': sample.historyEvents,
-    'database of etcd, MB': sample.etcdMb,
+    'objects in etcd, MB': sample.etcdMb,
   };
 }
 

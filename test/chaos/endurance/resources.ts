@@ -5,6 +5,7 @@ import { type Resource, resources } from '../../../kube/resources.ts';
 import { deployedNodeOptions } from '../../../scripts/tools.ts';
 import { valueOf } from '../../kit/metrics.ts';
 import { layoutOf } from '../../../sandbox/layout.ts';
+import { storedMb } from '../../kit/etcd.ts';
 import type { Testbed } from '../testbed.ts';
 import type { WorkerSlot } from '../workerSlot.ts';
 
@@ -20,7 +21,7 @@ export interface ResourceSample {
   /** Workflow runs that are open, and the events of their histories. */
   openRuns: number;
   historyEvents: number;
-  /** The database of etcd. */
+  /** What etcd stores, without earlier revisions. */
   etcdMb: number;
   /** Temporal keeps what has ended until the retention of the namespace. */
   temporalMb: number;
@@ -63,14 +64,13 @@ export async function takeSample(
     openRuns += 1;
     historyEvents += run.historyLength;
   }
-  const layout = layoutOf(sandbox.dir);
   return {
     workers: await Promise.all(slots.map(sampleOf)),
     objects,
     openRuns,
     historyEvents,
-    etcdMb: sizeMb(`${layout.etcdData}/member/snap/db`),
-    temporalMb: sizeMb(layout.temporalDatabase),
+    etcdMb: await storedMb(sandbox),
+    temporalMb: sizeMb(layoutOf(sandbox.dir).temporalDatabase),
   };
 }
 

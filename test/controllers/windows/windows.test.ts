@@ -480,8 +480,9 @@ test('a run that cannot open its window is reported, and is not replaced, becaus
     const found = status?.conditions.find(({ type }) => type === 'Stalled');
     // On a slow machine the task may time out before it fails.
     const isBroken =
-      found !== undefined &&
-      /\(a broken build\)\. Roll back the workers to the version that ran it before\.$/.test(found.message);
+      found?.message.endsWith(
+        '(a broken build). Roll back the workers to the version that ran it before.',
+      ) === true;
     // The window is compared with its Schedule after each edit.
     if (!isBroken)
       await patched(name, { approval: spec?.approval === 'PerWindow' ? 'PerNode' : 'PerWindow' });
