@@ -254,13 +254,27 @@ export function windowOf(names: Names): KubeObject {
   return { metadata: { name: names.of('window') }, spec } as unknown as KubeObject;
 }
 
-/** Deletes what a run leaves on purpose: its nodes and pods. It does not wait for the namespace to be gone. */
+/**
+ * Deletes what a run leaves on purpose: its nodes and pods. It does not wait for the namespace to be gone, which would wait for kubelets if the pods were
+ * not deleted here.
+ */
 export async function deleteWorld({ kube }: Testbed, names: Names, { nodes }: Scenario): Promise<void> {
   const namespace = await kube.get(resources.namespaces, { name: names.prefix });
   if (namespace !== undefined)
     await kube.delete(resources.namespaces, { name: names.prefix }, { uid: namespace.metadata.uid ?? '' });
+  const { items: pods } = await kube.list(resources.pods, { namespace: names.prefix });
+  for (const { metadata } of pods) {
+    const options = { uid: metadata.uid ?? '', gracePeriodSeconds: 0 };
+    await kube.delete(resources.pods, { namespace: names.prefix, name: metadata.name }, options);
+  }
   for (const name of names.all(nodes)) {
     const node = await kube.get(resources.nodes, { name });
     if (node !== undefined) await kube.delete(resources.nodes, { name }, { uid: node.metadata.uid ?? '' });
   }
+}
+
+/** Resolves when the namespace of a run is gone. Controllers that are restarted for the next run before that would leave it. */
+export async function worldDeleted({ kube }: Pick<Testbed, 'kube'>, { prefix: name }: Names): Promise<void> {
+  const isGone = async () => (await kube.get(resources.namespaces, { name })) === undefined;
+  await untilTrue(`namespace ${name} to be gone`, isGone, 120_000);
 }

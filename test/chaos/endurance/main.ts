@@ -6,6 +6,7 @@ import { interruption, log, print, withTestbed } from '../program.ts';
 import { runScenario } from '../run.ts';
 import { scenarioOf, withLastingWorkers } from '../scenario.ts';
 import { violationText } from '../violationText.ts';
+import { Names, worldDeleted } from '../worldObjects.ts';
 import { type ResourceSample, sampledNodeOptions, takeSample } from './resources.ts';
 import { type EnduranceRecord, growthOfAll, restartsOf, valuesOf } from './record.ts';
 
@@ -68,6 +69,7 @@ async function main({ minutes, seed, json }: Options): Promise<number> {
       if (result.violations.length > 0) record.broken.push(result.seed);
       for (const violation of result.violations)
         print(violationText(violation, { seed: result.seed, evictionApi: 'evacuation' }));
+      await worldDeleted(testbed, new Names(scenario.seed));
       const sample = await retryUntilAnswered('the sample', () => takeSample(testbed, slots));
       samples.push({ seconds: elapsed(), runs: record.runs, ...sample });
       log(`seed ${result.seed}, ${result.seconds.toFixed(0)} s: ${textOf(samples.at(-1) as ResourceSample)}`);

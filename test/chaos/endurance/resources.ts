@@ -46,6 +46,7 @@ const counted: Record<string, { resource: Resource; namespace?: string }> = {
   NodeReadinesses: { resource: resources.nodeReadinesses as Resource },
   'maintenance Leases': { resource: resources.leases as Resource, namespace: NODE_LEASE_NAMESPACE },
   'Leases of workers': { resource: resources.leases as Resource, namespace: SYSTEM_NAMESPACE },
+  Pods: { resource: resources.pods as Resource },
   Events: { resource: resources.events as Resource },
 };
 
