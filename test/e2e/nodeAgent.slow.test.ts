@@ -64,7 +64,7 @@ async function complete(name: string, from: number): Promise<void> {
   expect(processes.running()).toEqual([]);
   expect(processes.manifests()).toEqual([]);
   // Nothing has returned in the meantime, not even for a moment.
-  const started = processes.entries().filter(({ at, what }) => at >= from && what === 'start');
+  const started = processes.entries().filter(({ at, what }) => at > from && what === 'start');
   expect(started).toEqual([]);
   await world.patch(name, { stage: 'Complete' });
   await processes.eventuallyRunning(['critical', 'daemon', 'static']);

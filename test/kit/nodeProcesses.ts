@@ -20,6 +20,7 @@ export interface Entry {
 interface HistoryOptions {
   /** The last boot unless given. */
   bootId?: string | undefined;
+  /** Only what is later: the clock has steps of 10 ms, and an entry of the same step was there before. */
   from?: number;
 }
 
@@ -135,7 +136,7 @@ export class NodeProcesses {
   async eventuallyLogs(name: string, what: Entry['what'], from: number): Promise<Entry> {
     return eventually(`${what} of ${name}`, () => {
       const found = this.entries().find(
-        (entry) => entry.name === name && entry.what === what && entry.at >= from,
+        (entry) => entry.name === name && entry.what === what && entry.at > from,
       );
       if (found === undefined)
         throw new Error(JSON.stringify(this.entries().map(({ name: of, what: did }) => [of, did])));
@@ -143,14 +144,14 @@ export class NodeProcesses {
     });
   }
 
-  /** Returns what this process has logged in this boot, since `from`. */
+  /** Returns what this process has logged in this boot, after `from`. */
   history(name: string, { bootId = this.node.bootId(), from = 0 }: HistoryOptions = {}): Entry['what'][] {
     return this.entries()
-      .filter((entry) => entry.name === name && entry.bootId === bootId && entry.at >= from)
+      .filter((entry) => entry.name === name && entry.bootId === bootId && entry.at > from)
       .map(({ what }) => what);
   }
 
-  /** Fails unless the tiers of the default drain plan ended one after the other since `from`. */
+  /** Fails unless the tiers of the default drain plan ended one after the other after `from`. */
   async expectEndedTierByTier(from: number): Promise<void> {
     const at = async (name: string, what: Entry['what']) => (await this.eventuallyLogs(name, what, from)).at;
     const order = [
