@@ -250,7 +250,7 @@ describe('a shutdown', () => {
     await inShutdown('the maintenance to drain', ({ status }) => (status?.podsEvacuating ?? 0) > 0);
     await world.patch('shutdown-node-1', { stage: 'Complete' });
     await off(bus, 'NothingDelays');
-    expect(agent.output()).toContain('"cause":"Ended"');
+    await toHaveLogged(agent, '"cause":"Ended"');
     await unblock(blocked);
   });
 });

@@ -115,7 +115,7 @@ describe('a shutdown without an apiserver', () => {
       await toHaveLogged(kubelet, 'True');
       expect(await bus.delayedBy()).toEqual(['kubelet', 'node-maintenance-agent']);
       await off(bus, 'NothingDelays');
-      expect(kubelet.output()).toContain('released');
+      await toHaveLogged(kubelet, 'released');
       expect(kubelet.output().match(/PrepareForShutdown/g)).toHaveLength(1);
     }),
   );
@@ -141,7 +141,7 @@ describe('a shutdown without an apiserver', () => {
       await delayed(bus, 'node-maintenance-agent');
       await bus.powerOff();
       await off(bus, 'NothingDelays');
-      expect(agent.output()).toContain('"cause":"Limit"');
+      await toHaveLogged(agent, '"cause":"Limit"');
     }),
   );
 });

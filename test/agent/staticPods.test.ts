@@ -387,7 +387,9 @@ test('what is held is put back when the Node was deleted, after which the agent 
   const { uid = '' } = (await c.node(node)).metadata;
   await c.admin.delete(resources.nodes, { name: node }, { uid });
   await eventuallyPresent(host, ['etcd.yaml', 'web.yaml']);
-  expect(agent.log()).toContain('was put back: the Node was deleted.');
+  await eventually('the reason to be logged', () =>
+    expect(agent.log()).toContain('was put back: the Node was deleted.'),
+  );
   expect(await agent.stop()).toBe(0);
 });
 
