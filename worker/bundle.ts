@@ -18,7 +18,7 @@ const maxBundleBytes = 64 * 1024 * 1024;
 const tracesSource = 'workflows/traces.ts';
 
 interface BundleOptions {
-  /** The workflows add their spans to traces. Every run evaluates the modules of its bundle: without traces it has nothing of OpenTelemetry. */
+  /** The workflows add their spans to traces. Every run evaluates the modules for it: without traces it has nothing of OpenTelemetry. */
   traces: boolean;
 }
 
@@ -89,13 +89,18 @@ export async function bundleWorkflows(
   const workflowsPath = fileURLToPath(new URL('../workflows/index.ts', import.meta.url));
   const payloadConverterPath = fileURLToPath(new URL('../workflows/payloadConverter.ts', import.meta.url));
   const failureConverterPath = fileURLToPath(new URL('../workflows/failureConverter.ts', import.meta.url));
-  // Whose version is that of the bundler.
-  const files = new Set([createRequire(import.meta.url).resolve('@temporalio/worker/package.json')]);
+  // The bundler is of the same version as @temporalio/worker, and this file has its options.
+  const files = new Set([
+    createRequire(import.meta.url).resolve('@temporalio/worker/package.json'),
+    import.meta.filename,
+  ]);
   const { code } = await bundleWorkflowCode({
     workflowsPath,
     payloadConverterPath,
     failureConverterPath,
     workflowInterceptorModules: traces ? [resolve(root, tracesSource)] : [],
+    // All runs share these modules and what they import, which has no state (ADR 73). Those of OpenTelemetry have.
+    preloadModules: [workflowsPath, payloadConverterPath, failureConverterPath],
     // The bundler's report does not help an operator; it throws its errors.
     logger: new DefaultLogger('ERROR'),
     webpackConfigHook: (config) => {

@@ -158,6 +158,16 @@ const forbidden: (Sample & { rule?: string })[] = [
   { folder: 'workflows', code: "export { z } from 'zod';" },
   { folder: 'workflows', code: "export { setTimeout } from 'node:timers/promises';" },
   { folder: 'workflows', code: 'export const now = () => new Date();', rule: 'pure(no-clock)' },
+  ...['api', 'domain', 'workflows'].flatMap((folder) =>
+    [
+      'let runs = 0;\nexport const next = () => runs++;',
+      'export const seen = new Map<string, string>();',
+    ].map((code) => ({
+      folder,
+      code,
+      rule: 'pure(no-module-state)',
+    })),
+  ),
   { folder: 'activities', code: "export { a } from '../controllers/b.ts';" },
   { folder: 'activities', code: "export { a } from '../workflows/b.ts';" },
   { folder: 'activities', code: "export { a } from '../worker/config.ts';" },
