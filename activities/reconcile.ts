@@ -138,10 +138,12 @@ export async function reconcileOn<T>(
     minIdleMs = () => 0,
   }: { withinMs?: () => number; minIdleMs?: () => number } = {},
 ): Promise<T> {
-  const context = Context.current();
+  const { cancellationSignal } = Context.current();
   const changes = new Changes(watched);
+  const onCancelled = () => changes.end(cancellationSignal.reason);
+  if (cancellationSignal.aborted) onCancelled();
   // One listener for the whole activity: a race against `cancelled` in every pass would add up over days.
-  context.cancelled.catch((error: unknown) => changes.end(error));
+  else cancellationSignal.addEventListener('abort', onCancelled, { once: true });
   try {
     for (;;) {
       changes.reset();
@@ -150,6 +152,8 @@ export async function reconcileOn<T>(
       await changes.next(withinMs(), minIdleMs());
     }
   } finally {
+    // A connection that was opened in an activity keeps the activity's context, and with it the signal, until it closes.
+    cancellationSignal.removeEventListener('abort', onCancelled);
     changes.stop();
   }
 }

@@ -3,6 +3,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { Connection, type ConnectionLike } from '@temporalio/client';
 import { NativeConnection, type Worker } from '@temporalio/worker';
 import { repeat } from '../controllers/repeat.ts';
+import { anySignal } from '../kube/abort.ts';
 import type { Log } from '../kube/log.ts';
 import { type ConnectionSettings, connectionSettings } from '../temporal-config/connection.ts';
 import { explainFailure } from '../temporal-config/connectionErrors.ts';
@@ -191,6 +192,20 @@ function delegating(current: () => Connection): ConnectionLike {
     ensureConnected: () => current().ensureConnected(),
     withDeadline: (deadline, call) => current().withDeadline(deadline, call),
     withMetadata: (metadata, call) => current().withMetadata(metadata, call),
-    withAbortSignal: (signal, call) => current().withAbortSignal(signal, call),
+    withAbortSignal: (signal, call) => withOwnSignal(current(), signal, call),
   };
+}
+
+/** Calls with a signal for this time only: the SDK leaves a listener, and with it each request, on the signal that it gets. */
+async function withOwnSignal<R>(
+  connection: Connection,
+  signal: AbortSignal,
+  call: () => Promise<R>,
+): Promise<R> {
+  const own = anySignal(signal);
+  try {
+    return await connection.withAbortSignal(own.signal, call);
+  } finally {
+    own.dispose();
+  }
 }

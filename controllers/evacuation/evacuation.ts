@@ -181,9 +181,14 @@ export class EvacuationController {
 
   async #reconcile(key: string): Promise<Requeue | undefined> {
     const evacuation = this.#cluster.evacuations.get(key);
-    if (evacuation === undefined) return undefined;
+    if (evacuation === undefined) {
+      // The answer to its eviction may have arrived after it was deleted, and put it back into the queue.
+      this.#evictionQueue.done(key);
+      return undefined;
+    }
     const pod = podOf(this.#cluster, evacuation);
     if (pod === undefined) {
+      this.#evictionQueue.done(key);
       this.#cleanup.enqueue(key);
       return undefined;
     }

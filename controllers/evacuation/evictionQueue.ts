@@ -37,6 +37,13 @@ interface InFlightEviction extends PendingEviction {
   isCounted: boolean;
 }
 
+/** That the budget did not allow an eviction, although its observed status did. */
+interface Rejection {
+  resourceVersion: string | undefined;
+  /** Milliseconds since the epoch. */
+  until: number;
+}
+
 /**
  * Evictions of one budget run one after the other: each writes the status of the budget, and an eviction that conflicts
  * with another write sleeps in the apiserver for half a second. A response that takes longer than this indicates such a
@@ -69,7 +76,7 @@ export class EvictionQueue implements EvictionSlots {
   readonly #waiting = new Map<string, Map<string, Pod>>();
   /** Key of a budget -> key -> eviction. */
   readonly #inFlight = new Map<string, Map<string, InFlightEviction>>();
-  readonly #rejected = new Map<string, { resourceVersion: string | undefined; until: number }>();
+  readonly #rejected = new Map<string, Rejection>();
 
   constructor(budgets: BudgetInformer, wake: (key: string) => void) {
     this.#budgets = budgets;
@@ -141,14 +148,20 @@ export class EvictionQueue implements EvictionSlots {
     for (const budget of this.#budgetsOf(pod)) {
       const budgetKey = keyOf(budget);
       const { resourceVersion } = this.#inFlight.get(budgetKey)?.get(key) ?? budget.metadata;
-      this.#rejected.set(budgetKey, { resourceVersion, until: Date.now() + rejectionBackOffMs });
-      setTimeout(() => this.#wakeNext(budgetKey), rejectionBackOffMs).unref();
+      const rejection = { resourceVersion, until: Date.now() + rejectionBackOffMs };
+      this.#rejected.set(budgetKey, rejection);
+      setTimeout(() => this.#endBackOff(budgetKey, rejection), rejectionBackOffMs).unref();
       this.#waiting.set(budgetKey, new Map([[key, pod], ...(this.#waiting.get(budgetKey) ?? [])]));
     }
     for (const [budgetKey, evictions] of this.#inFlight) {
       // The budget may have changed since, and allow a disruption now.
       if (evictions.delete(key)) this.#wakeNext(budgetKey);
     }
+  }
+
+  #endBackOff(budgetKey: string, rejection: Rejection): void {
+    if (this.#rejected.get(budgetKey) === rejection) this.#rejected.delete(budgetKey);
+    this.#wakeNext(budgetKey);
   }
 
   /** Must be called for every change of a budget. `previous` is its last version, unless the budget is new or deleted. */

@@ -1,3 +1,4 @@
+import { getEventListeners } from 'node:events';
 import { jest } from '@jest/globals';
 import { MockActivityEnvironment } from '@temporalio/testing';
 import { DefaultLogger } from '@temporalio/worker';
@@ -44,4 +45,11 @@ describe('passes of an activity whose objects change all the time', () => {
     expect(passes()).toBe(inASecond);
     expect(await end()).toBe('done');
   });
+});
+
+test('an activity that has ended leaves nothing on the signal of its cancellation, which its connections keep', async () => {
+  const environment = new MockActivityEnvironment({}, { logger: new DefaultLogger('ERROR') });
+  const { cancellationSignal } = environment.context;
+  expect(await environment.run(() => reconcileOn([], async () => 'done' as const))).toBe('done');
+  expect(getEventListeners(cancellationSignal, 'abort')).toEqual([]);
 });

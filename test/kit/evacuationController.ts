@@ -16,7 +16,7 @@ interface Options {
 
 /** Starts the controller; the returned function ends it as a crash does: only objects and its last Events remain. */
 export function evacuationControllerOn(
-  { cluster }: TestCluster,
+  { cluster }: Pick<TestCluster, 'cluster'>,
   { evacuators, ...options }: Options = {},
 ): () => Promise<void> {
   const running = new AbortController();

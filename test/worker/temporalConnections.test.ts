@@ -1,3 +1,4 @@
+import { getEventListeners } from 'node:events';
 import { afterAll, afterEach, beforeAll, expect, jest, test } from '@jest/globals';
 import type { Sandbox } from '../../sandbox/sandbox.ts';
 import type { ConnectionSettings } from '../../temporal-config/connection.ts';
@@ -82,4 +83,22 @@ test('another address or namespace is logged once, and again after another chang
   ]);
   expect(log.lines[0]?.message).toContain('restart the worker');
   expect(connections.settings).toEqual(withKey('key-1'));
+});
+
+test('requests leave nothing on the signal that may abort them, and it aborts those in progress', async () => {
+  connections = new TemporalConnections(withKey('key-1'));
+  reload(() => withKey('key-1'));
+  const { client } = connections;
+  const leading = new AbortController();
+  const describe = () => client.workflowService.describeNamespace({ namespace: 'default' });
+  for (let request = 0; request < 3; request += 1) await client.withAbortSignal(leading.signal, describe);
+  expect(getEventListeners(leading.signal, 'abort')).toEqual([]);
+  const polling = client.withAbortSignal(leading.signal, () =>
+    client.workflowService.pollWorkflowTaskQueue({
+      namespace: 'default',
+      taskQueue: { name: 'nothing-to-do' },
+    }),
+  );
+  leading.abort();
+  await expect(polling).rejects.toThrow(/cancelled/i);
 });

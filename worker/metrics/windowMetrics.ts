@@ -84,6 +84,9 @@ class WaitingTimes {
 
   constructor(cluster: Cluster) {
     this.#cluster = cluster;
+    cluster.windows.subscribe(({ type, object }) => {
+      if (type === 'Deleted') this.#waiting.delete(object.metadata.name);
+    });
   }
 
   update({ metadata: { name }, status }: MaintenanceWindow): Series[] {

@@ -54,6 +54,8 @@ export class DeploymentEvacuator {
     const deployment = { namespace: pod.metadata.namespace ?? '', name, uid };
     // The key includes the namespace because the annotation could name a Deployment of another namespace.
     const key = `${deployment.namespace}/${uid}`;
+    // Only a replacement that a pod has joined ends.
+    progress.signal.throwIfAborted();
     const existing = this.#replacements.get(key);
     const onEmpty = () => this.#replacements.delete(key);
     const replacement = existing ?? new Replacement({ cluster, events, log, deployment, onEmpty });

@@ -374,6 +374,44 @@ describe('A budget', () => {
     expect((await c.evacuationOf(pod))?.status?.failedEvictionCounter ?? 0).toBe(evictions());
     await c.podsDeleted(pods);
   });
+
+  test('that rejects an eviction after its Evacuation was deleted does not wait for that one', async () => {
+    const app = c.named('app');
+    const pods = await c.podsOn(node, 2, { labels: { app } });
+    const [first, second] = pods as [Pod, Pod];
+    let budget: { namespace: string; name: string } | undefined;
+    let isAnswered = false;
+    /** The first eviction reaches the apiserver after the budget exists, and its answer arrives after the Evacuation is gone. */
+    async function onSlowNetwork<T>(request: () => Promise<T>): Promise<T> {
+      if (budget !== undefined) return request();
+      budget = await computedBudget({ app }, { minAvailable: 2 }, 2);
+      const answer = await request();
+      const { name, namespace = '', uid = '' } = (await c.evacuationOf(first))?.metadata ?? first.metadata;
+      const key = { namespace, name };
+      await c.admin.mergePatch(resources.evacuations, key, { metadata: { finalizers: [] } });
+      await c.admin.delete(resources.evacuations, key, { uid });
+      await eventually('the Evacuation to be gone', () => expect(left()).not.toContain(name));
+      isAnswered = true;
+      return answer;
+    }
+    const kube = new Proxy(c.cluster.kube, {
+      get(target, key) {
+        const value: unknown = Reflect.get(target, key);
+        if (typeof value !== 'function') return value;
+        const method = value.bind(target) as (...args: unknown[]) => Promise<unknown>;
+        return key === 'evict' ? (...args: unknown[]) => onSlowNetwork(() => method(...args)) : method;
+      },
+    });
+    await stop();
+    stop = evacuationControllerOn({ cluster: { ...c.cluster, kube } });
+    await requestEvacuation(first);
+    await eventually('the eviction to be answered', () => expect(isAnswered).toBe(true));
+    await requestEvacuation(second);
+    await eventuallyMessage(second, /PodDisruptionBudget/);
+    await c.patched(resources.podDisruptionBudgets, budget ?? first.metadata, { spec: { minAvailable: 1 } });
+    await c.eventuallyGone(second);
+    await c.podsDeleted([first]);
+  });
 });
 
 const readiness = (status: 'True' | 'False') => ({ conditions: [{ type: 'Ready', status }] });
