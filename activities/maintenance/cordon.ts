@@ -14,7 +14,6 @@ import { isView, namesOf, readView } from '../view.ts';
  */
 export async function keepCordoned(deps: Deps, ref: MaintenanceRef): Promise<ObservedStage> {
   const { cluster } = deps;
-  const cordon = deps.cordons.of(ref.uid);
   let writer: StatusWriter | undefined;
   const pass = async () => {
     const view = await readView(cluster, ref, 'Cordon');
@@ -22,7 +21,8 @@ export async function keepCordoned(deps: Deps, ref: MaintenanceRef): Promise<Obs
     writer ??= new StatusWriter(cluster.kube, view.maintenance, deps.lastStatusWrites);
     writer.update(view.maintenance);
     const held = await acquireNodeLeases(deps, view);
-    if (held === undefined || (await cordon.reconcile(held, writer)) === 'Outdated') return undefined;
+    if (held === undefined) return undefined;
+    if ((await deps.cordons.of(ref.uid).reconcile(held, writer)) === 'Outdated') return undefined;
     const now = cluster.kube.now().toISOString();
     const input = { waiting: held.waiting, now, existing: namesOf(view.existing) };
     writer.publish((status) => withCordon(status, nodeStatusesOf(status, view.nodes), input));
