@@ -191,6 +191,7 @@ describe('the inhibitor of the agent', () => {
     onBus(async (bus) => {
       const agent = await startAgent(bus);
       await delayed(bus, 'node-maintenance-agent');
+      await toHaveLogged(agent, '"Shutdown inhibitor was started"');
       const pid = Number(/"Shutdown inhibitor was started","pid":(\d+)/.exec(agent.output())?.[1]);
       process.kill(pid, 'SIGKILL');
       await eventuallyHolds(
