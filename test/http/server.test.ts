@@ -113,9 +113,12 @@ const post = (body: string, length = body.length) =>
 
 /** Proves that the server still serves. */
 async function expectPage(options?: Parameters<typeof open>[0]): Promise<void> {
-  const connection = await open(options);
-  expect(await statusesOf(connection, get('/page', 'Connection: close'))).toEqual([200]);
-  expect(await connection.closed).toContain('hello');
+  // On a busy machine this request, too, may arrive after the timeout of a test.
+  await eventually('the page', async () => {
+    const connection = await open(options);
+    expect(await statusesOf(connection, get('/page', 'Connection: close'))).toEqual([200]);
+    expect(await connection.closed).toContain('hello');
+  });
 }
 
 describe('a server answers', () => {
