@@ -21,9 +21,8 @@ export interface EnduranceRecord {
 
 /** Returns what was read in each sample, by name: `memory of worker 1, MB`. */
 export function valuesOf(sample: ResourceSample): Record<string, number> {
-  const workers = sample.workers.flatMap(({ peakMb, memoryMb, heapMb, externalMb, handles }, index) => [
+  const workers = sample.workers.flatMap(({ peakMb, heapMb, externalMb, handles }, index) => [
     [`peak memory of worker ${index + 1}, MB`, peakMb],
-    [`memory of worker ${index + 1}, MB`, memoryMb],
     [`JavaScript heap of worker ${index + 1}, MB`, heapMb],
     [`external memory of worker ${index + 1}, MB`, externalMb],
     [`file descriptors of worker ${index + 1}`, handles],

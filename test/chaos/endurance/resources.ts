@@ -29,10 +29,8 @@ export interface ResourceSample {
 
 interface WorkerSample {
   pid: number;
-  /** The most that has been resident since its start. */
+  /** The most that has been resident since its start. What is resident now says less: a kernel may take unused pages back (DAMON), and return them later. */
   peakMb: number;
-  /** What is resident when the garbage of the main thread has been collected. */
-  memoryMb: number;
   /** Objects of JavaScript in its main thread, and what they hold outside of the heap. Workflows have a thread, and a heap, of their own. */
   heapMb: number;
   externalMb: number;
@@ -83,7 +81,6 @@ async function sampleOf(slot: WorkerSlot): Promise<WorkerSample> {
   return {
     pid,
     peakMb: readMemoryMb(pid, 'VmHWM') ?? 0,
-    memoryMb: readMemoryMb(pid, 'VmRSS') ?? 0,
     heapMb: sizeIn(metrics, 'nodejs_heap_size_used_bytes'),
     externalMb: sizeIn(metrics, 'nodejs_external_memory_bytes'),
     handles: readdirSync(`/proc/${pid}/fd`).length,
