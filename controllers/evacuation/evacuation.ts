@@ -181,15 +181,11 @@ export class EvacuationController {
 
   async #reconcile(key: string): Promise<Requeue | undefined> {
     const evacuation = this.#cluster.evacuations.get(key);
-    if (evacuation === undefined) {
-      // The answer to its eviction may have arrived after it was deleted, and put it back into the queue.
+    const pod = evacuation && podOf(this.#cluster, evacuation);
+    if (evacuation === undefined || pod === undefined) {
+      // The answer to its eviction may have arrived after either was deleted, and put it back into the queue.
       this.#evictionQueue.done(key);
-      return undefined;
-    }
-    const pod = podOf(this.#cluster, evacuation);
-    if (pod === undefined) {
-      this.#evictionQueue.done(key);
-      this.#cleanup.enqueue(key);
+      if (evacuation !== undefined) this.#cleanup.enqueue(key);
       return undefined;
     }
     if (isWithdrawn(evacuation) || this.#isCancelled(key, evacuation, pod)) {

@@ -37,11 +37,10 @@ interface InFlightEviction extends PendingEviction {
   isCounted: boolean;
 }
 
-/** That the budget did not allow an eviction, although its observed status did. */
+/** That a budget did not allow an eviction, although its observed status did. */
 interface Rejection {
+  /** The version of the budget when the eviction was admitted. */
   resourceVersion: string | undefined;
-  /** Milliseconds since the epoch. */
-  until: number;
 }
 
 /**
@@ -76,6 +75,7 @@ export class EvictionQueue implements EvictionSlots {
   readonly #waiting = new Map<string, Map<string, Pod>>();
   /** Key of a budget -> key -> eviction. */
   readonly #inFlight = new Map<string, Map<string, InFlightEviction>>();
+  /** Key of a budget -> its latest rejection, until its back-off ends. */
   readonly #rejected = new Map<string, Rejection>();
 
   constructor(budgets: BudgetInformer, wake: (key: string) => void) {
@@ -148,7 +148,7 @@ export class EvictionQueue implements EvictionSlots {
     for (const budget of this.#budgetsOf(pod)) {
       const budgetKey = keyOf(budget);
       const { resourceVersion } = this.#inFlight.get(budgetKey)?.get(key) ?? budget.metadata;
-      const rejection = { resourceVersion, until: Date.now() + rejectionBackOffMs };
+      const rejection = { resourceVersion };
       this.#rejected.set(budgetKey, rejection);
       setTimeout(() => this.#endBackOff(budgetKey, rejection), rejectionBackOffMs).unref();
       this.#waiting.set(budgetKey, new Map([[key, pod], ...(this.#waiting.get(budgetKey) ?? [])]));
@@ -231,8 +231,7 @@ export class EvictionQueue implements EvictionSlots {
   #isBackingOff(budget: PodDisruptionBudget): boolean {
     const rejected = this.#rejected.get(keyOf(budget));
     if (rejected === undefined) return false;
-    if (rejected.resourceVersion === budget.metadata.resourceVersion && Date.now() < rejected.until)
-      return true;
+    if (rejected.resourceVersion === budget.metadata.resourceVersion) return true;
     this.#rejected.delete(keyOf(budget));
     return false;
   }

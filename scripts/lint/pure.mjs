@@ -4,7 +4,7 @@
  * example in an editor.
  */
 
-const message = 'Do not read the clock here: pass the time as an argument.';
+const clockMessage = 'Do not read the clock here: pass the time as an argument.';
 
 const isDate = (node) => node.type === 'Identifier' && node.name === 'Date';
 
@@ -14,10 +14,10 @@ const isDateNow = (node) =>
 const noClock = {
   create: (context) => ({
     NewExpression(node) {
-      if (isDate(node.callee) && node.arguments.length === 0) context.report({ node, message });
+      if (isDate(node.callee) && node.arguments.length === 0) context.report({ node, message: clockMessage });
     },
     CallExpression(node) {
-      if (isDate(node.callee) || isDateNow(node.callee)) context.report({ node, message });
+      if (isDate(node.callee) || isDateNow(node.callee)) context.report({ node, message: clockMessage });
     },
   }),
 };

@@ -87,10 +87,9 @@ export class Replacement {
     this.#options = options;
   }
 
-  /** Resolves with the final message when the pod is replaced or cannot be. Rejects when its evacuation is stopped. */
+  /** Resolves with the final message when the pod is replaced or cannot be. Rejects when its evacuation, which is in progress, is stopped. */
   async join(pod: EvacuatedPod): Promise<string> {
     const { signal } = pod.progress;
-    signal.throwIfAborted();
     const member: Member = {
       ...pod,
       done: Promise.withResolvers(),

@@ -8,6 +8,7 @@ import { testCluster, type TestCluster } from '../../kit/cluster.ts';
 import { evacuationControllerOn } from '../../kit/evacuationController.ts';
 import { eventually, throughout } from '../../kit/eventually.ts';
 import { releaseSandbox, testSandbox } from '../../kit/sandbox.ts';
+import { withMembers } from '../../kit/withMembers.ts';
 
 let sandbox: Sandbox;
 let c: TestCluster;
@@ -381,11 +382,12 @@ describe('A budget', () => {
     const [first, second] = pods as [Pod, Pod];
     let budget: { namespace: string; name: string } | undefined;
     let isAnswered = false;
+    const { kube } = c.cluster;
     /** The first eviction reaches the apiserver after the budget exists, and its answer arrives after the Evacuation is gone. */
-    async function onSlowNetwork<T>(request: () => Promise<T>): Promise<T> {
-      if (budget !== undefined) return request();
+    const evict: typeof kube.evict = async (...request) => {
+      if (budget !== undefined) return kube.evict(...request);
       budget = await computedBudget({ app }, { minAvailable: 2 }, 2);
-      const answer = await request();
+      const answer = await kube.evict(...request);
       const { name, namespace = '', uid = '' } = (await c.evacuationOf(first))?.metadata ?? first.metadata;
       const key = { namespace, name };
       await c.admin.mergePatch(resources.evacuations, key, { metadata: { finalizers: [] } });
@@ -393,17 +395,9 @@ describe('A budget', () => {
       await eventually('the Evacuation to be gone', () => expect(left()).not.toContain(name));
       isAnswered = true;
       return answer;
-    }
-    const kube = new Proxy(c.cluster.kube, {
-      get(target, key) {
-        const value: unknown = Reflect.get(target, key);
-        if (typeof value !== 'function') return value;
-        const method = value.bind(target) as (...args: unknown[]) => Promise<unknown>;
-        return key === 'evict' ? (...args: unknown[]) => onSlowNetwork(() => method(...args)) : method;
-      },
-    });
+    };
     await stop();
-    stop = evacuationControllerOn({ cluster: { ...c.cluster, kube } });
+    stop = evacuationControllerOn({ cluster: { ...c.cluster, kube: withMembers(kube, { evict }) } });
     await requestEvacuation(first);
     await eventually('the eviction to be answered', () => expect(isAnswered).toBe(true));
     await requestEvacuation(second);
