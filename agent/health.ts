@@ -4,12 +4,12 @@ import { aborted } from '../kube/abort.ts';
 import { errorMessage } from '../kube/errors.ts';
 import type { Log } from '../kube/log.ts';
 import type { AgentConfig } from './config.ts';
-import type { StaticPodState } from './staticPods/staticPods.ts';
+import { type AgentState, metricsText } from './metrics.ts';
 
 /** Serves liveness and metrics until the signal aborts, if a port is configured. Rejects with an Error that names the setting if it is taken. */
 export async function serveHealth(
   health: AgentConfig['health'],
-  state: StaticPodState,
+  state: AgentState,
   { log, signal }: { readonly log: Log; readonly signal: AbortSignal },
 ): Promise<void> {
   if (health === undefined) return aborted(signal);
@@ -19,7 +19,7 @@ export async function serveHealth(
   });
   const routes = {
     '/healthz': page('text/plain', () => 'ok\n'),
-    '/metrics': page('text/plain; version=0.0.4', () => metricsOf(state)),
+    '/metrics': page('text/plain; version=0.0.4', () => metricsText(state)),
   };
   const server = createHttpServer({
     name: 'health',
@@ -38,16 +38,4 @@ export async function serveHealth(
   log.info('Health is served', { address, port: (server.address() as AddressInfo).port });
   await aborted(signal);
   server.close();
-}
-
-function metricsOf({ held, silentSeconds }: StaticPodState): string {
-  return [
-    '# HELP node_maintenance_agent_held_manifests Manifests of static pods in the hold directory that are to be put back.',
-    '# TYPE node_maintenance_agent_held_manifests gauge',
-    `node_maintenance_agent_held_manifests ${held}`,
-    '# HELP node_maintenance_agent_silent_seconds Time since the apiserver last answered, while manifests are held; 0 otherwise.',
-    '# TYPE node_maintenance_agent_silent_seconds gauge',
-    `node_maintenance_agent_silent_seconds ${silentSeconds}`,
-    '',
-  ].join('\n');
 }

@@ -23,7 +23,7 @@ interface Binding extends KubeObject {
   subjects: { kind: string; name: string; namespace?: string }[];
 }
 
-/** Returns what the ServiceAccounts of the processes may not do of what deploy/rbac grants them. */
+/** Returns what the ServiceAccounts of the processes may not do of what deploy/ grants them. */
 export async function accountFacts(
   kube: Kube,
   namespace: string,

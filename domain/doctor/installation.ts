@@ -97,10 +97,10 @@ export interface AccountPermissions {
 export function accountFindings(accounts: readonly AccountPermissions[]): Finding[] {
   return accounts.map(({ account, reviewed, denied }) =>
     denied.length === 0
-      ? ok(`ServiceAccount ${account} has the ${reviewed} permissions of deploy/rbac`)
+      ? ok(`ServiceAccount ${account} has the ${reviewed} permissions of deploy/`)
       : error(
           `ServiceAccount ${account} may not ${listed(denied)}`,
-          'apply deploy/rbac of the release that the processes run',
+          'apply deploy/ of the release that the processes run (kubectl apply --server-side -k deploy, or the Helm chart)',
           `serviceaccount/${account}`,
         ),
   );

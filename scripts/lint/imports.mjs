@@ -102,7 +102,7 @@ const folders = {
   'sandbox/webhookClient.ts': { from: ['admission/issue.ts', 'sandbox'] },
   scripts: { from: ['api', 'sandbox', 'temporal-config'], not: onlyKube },
   // Generates manifests from api and admission, and reference documentation.
-  'scripts/reference/metrics.ts': { from: ['worker/metrics/definitions.ts'] },
+  'scripts/reference/metrics.ts': { from: ['agent/metrics.ts', 'worker/metrics/definitions.ts'] },
   'scripts/reference/settings.ts': { from: ['agent/config.ts', 'process/settings.ts', 'worker/config.ts', 'worker/codecServer/settings.ts'] },
   'scripts/reference/eventsAndConditions.ts': { from: ['api'] },
   'scripts/reference/plots.ts': { from: ['bench/plot.ts', 'bench/tables.ts'] },

@@ -1,3 +1,4 @@
+import { agentMetrics } from '../../agent/metrics.ts';
 import { type MetricDefinition, metricDefinitions, sdkMetrics } from '../../worker/metrics/definitions.ts';
 
 /** Returns the text of docs/reference/metrics.md. */
@@ -21,6 +22,14 @@ The dashboard and the alerts use these. Durations are in seconds.
 | metric | type | labels | meaning |
 |---|---|---|---|
 ${sdkMetrics.map(row).join('\n')}
+
+## Metrics of the node agent
+
+Every node agent serves these gauges at \`/metrics\` of its \`--health-port\`, if it has one.
+
+| metric | meaning |
+|---|---|
+${agentMetrics.map(({ name, help }) => `| \`${name}\` | ${help} |`).join('\n')}
 `;
 }
 

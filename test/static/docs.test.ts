@@ -2,6 +2,7 @@ import { existsSync, globSync, readFileSync } from 'node:fs';
 import { dirname, join, relative, resolve } from 'node:path';
 import { describe, expect, test } from '@jest/globals';
 import * as names from '../../api/names.ts';
+import { agentMetrics } from '../../agent/metrics.ts';
 import { metricDefinitions } from '../../worker/metrics/definitions.ts';
 
 const root = join(import.meta.dirname, '../..');
@@ -164,7 +165,7 @@ function stringsIn(value: unknown): string[] {
 describe('names', () => {
   test.each(paths)('of metrics in %s exist', (path) => {
     const used = [...textOf(path).matchAll(/\bnode_maintenance_\w+/g)].map(([name]) => name);
-    const known = Object.values(metricDefinitions).map(({ name }) => name);
+    const known = [...Object.values(metricDefinitions), ...agentMetrics].map(({ name }) => name);
     const isKnown = (name: string) => known.some((one) => one === name || `${one}_`.startsWith(name));
     expect(used.filter((name) => !isKnown(name))).toEqual([]);
   });

@@ -75,7 +75,7 @@ test('a ServiceAccount without permissions is an error that names them', () => {
     { account: 'nm/admission', reviewed: 40, denied: ['list nodes', 'get pods'] },
   ];
   expect(accountFindings(accounts)).toEqual([
-    { result: 'ok', message: 'ServiceAccount nm/worker has the 90 permissions of deploy/rbac' },
+    { result: 'ok', message: 'ServiceAccount nm/worker has the 90 permissions of deploy/' },
     expect.objectContaining({
       result: 'error',
       message: 'ServiceAccount nm/admission may not list nodes, get pods',
