@@ -1,4 +1,4 @@
-import { open, readFile, rename, stat } from 'node:fs/promises';
+import { open, readFile, rename } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import { parseDocument } from 'yaml';
 import { type NodeTokenClaims, nodeTokenClaims, renewsAt } from '../domain/common/nodeToken.ts';
@@ -83,16 +83,14 @@ async function userIn(path: string) {
   return { document, index, token: config?.users?.[index]?.user?.token };
 }
 
-/** Writes a file beside it and renames it, so that no reader and no crash finds half a file. */
+/** Writes a file beside it, which only the user of the agent may read, and renames it, so that no reader and no crash finds half a file. */
 async function replaceToken(path: string, token: string): Promise<void> {
   const { document, index } = await userIn(path);
   document.setIn(['users', index, 'user', 'token'], token);
-  const { uid, gid } = await stat(path);
   const next = `${path}.next`;
   const file = await open(next, 'w', 0o600);
   try {
     await file.chmod(0o600);
-    await file.chown(uid, gid);
     await file.writeFile(document.toString());
     await file.sync();
   } finally {

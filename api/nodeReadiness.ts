@@ -182,8 +182,8 @@ export interface NodeReadiness extends KubeObject {
   status?: NodeReadinessStatus;
 }
 
-/** Gate -> field manager -> names of the fields that it owns. */
-export type GateOwners = Readonly<Record<string, Readonly<Record<string, readonly string[]>>>>;
+/** Gate -> field manager -> names of the fields that it owns. Maps, because users choose the names of both. */
+export type GateOwners = ReadonlyMap<string, ReadonlyMap<string, readonly string[]>>;
 
 /** A NodeReadiness as informers cache it. */
 export interface ObservedNodeReadiness extends NodeReadiness {

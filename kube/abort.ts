@@ -1,5 +1,8 @@
 import { setTimeout as pause } from 'node:timers/promises';
 
+/** Longest delay of a timer of Node.js: one with a longer delay ends at once. */
+export const maxTimeoutMs = 2 ** 31 - 1;
+
 /** Resolves after the time, or earlier when the signal aborts. Never rejects. */
 export async function sleep(ms: number, signal?: AbortSignal): Promise<void> {
   await pause(Math.max(ms, 0), undefined, signal === undefined ? {} : { signal }).catch(() => undefined);

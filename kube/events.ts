@@ -2,7 +2,7 @@ import type { KubeObject } from '../api/core.ts';
 import type { EventReason } from '../api/eventReasons.ts';
 import { logFieldOf } from '../api/names.ts';
 import { oneLine } from '../domain/common/text.ts';
-import { sleep } from './abort.ts';
+import { maxTimeoutMs, sleep } from './abort.ts';
 import { backOffMs } from './backOff.ts';
 import type { Kube } from './client.ts';
 import { isKubeError, KubeErrorKind, errorMessage } from './errors.ts';
@@ -60,8 +60,6 @@ const maxEntries = 2_000;
 const droppedLogIntervalMs = 60_000;
 const maxConcurrentWrites = 4;
 const maxWriteAttempts = 3;
-/** Maximum delay of a Node.js timer. */
-const maxTimeoutMs = 2 ** 31 - 1;
 /** Burst and sustained rate of writes: Events must not delay other requests. */
 const burst = 100;
 const writesPerSecond = 20;

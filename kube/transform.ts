@@ -186,14 +186,15 @@ export function trimJob(raw: Job): Job {
 /** Replaces the managedFields by the owners of the readiness gates that they contain. */
 export function trimNodeReadiness(raw: NodeReadiness): ObservedNodeReadiness {
   const { managedFields = [] } = raw.metadata as { managedFields?: ManagedFields[] };
-  const gateOwners: Record<string, Record<string, string[]>> = {};
+  const gateOwners = new Map<string, Map<string, string[]>>();
   for (const { manager = '', subresource, fieldsV1 } of managedFields) {
     if (subresource !== undefined && subresource !== '') continue;
     for (const [key, fields] of Object.entries(fieldsV1?.['f:spec']?.['f:readinessGates'] ?? {})) {
       if (!key.startsWith('k:')) continue;
       const { name } = JSON.parse(key.slice('k:'.length)) as { name: string };
+      const owners = gateOwners.get(name) ?? new Map<string, string[]>();
       // A manager has several entries if it uses several operations.
-      ((gateOwners[name] ??= {})[manager] ??= []).push(...namesOf(fields));
+      gateOwners.set(name, owners.set(manager, [...(owners.get(manager) ?? []), ...namesOf(fields)]));
     }
   }
   return { ...withoutManagedFields(raw), gateOwners };

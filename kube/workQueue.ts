@@ -1,3 +1,4 @@
+import { maxTimeoutMs } from './abort.ts';
 import { type BackOff, backOffMs } from './backOff.ts';
 import { errorMessage, isKubeError } from './errors.ts';
 import type { Log } from './log.ts';
@@ -105,12 +106,13 @@ export class WorkQueue {
     this.#startWorker?.();
   }
 
-  /** Adds a key after a delay. If several delays are pending for a key, the earliest applies. */
-  addAfter(key: string, ms: number): void {
-    if (ms <= 0) {
+  /** Adds a key after a delay, or after the longest of a timer (24 days). If several delays are pending for a key, the earliest applies. */
+  addAfter(key: string, delayMs: number): void {
+    if (delayMs <= 0) {
       this.add(key);
       return;
     }
+    const ms = Math.min(delayMs, maxTimeoutMs);
     const dueAt = performance.now() + ms;
     const pending = this.#timers.get(key);
     if (pending !== undefined && pending.dueAt <= dueAt) return;

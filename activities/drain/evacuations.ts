@@ -21,6 +21,7 @@ import { byNode, byPodUid, type Cluster } from '../../kube/cluster.ts';
 import { isRejection, KubeError } from '../../kube/errors.ts';
 import { setFinalizers } from '../../kube/evacuationFinalizers.ts';
 import { resources } from '../../kube/resources.ts';
+import { trimPod } from '../../kube/transform.ts';
 import type { MaintenanceRef, Unfinished } from '../contract.ts';
 import type { Deps } from '../deps.ts';
 import { type OtherDrains, othersThatNeed } from './otherDrains.ts';
@@ -83,13 +84,18 @@ export class Evacuations {
   /** Withdraws the Evacuations on nodes that the maintenance no longer selects. */
   async withdrawFrom(nodes: readonly string[], maintenance: NodeMaintenance): Promise<void> {
     const pods = nodes.flatMap((node) => this.#cluster.pods.byIndex(byNode, node));
-    const requested = pods.flatMap((pod) => this.#find(pod) ?? []);
+    const requested = pods.flatMap((pod) => {
+      const evacuation = this.#find(pod);
+      return evacuation === undefined ? [] : [{ evacuation, pod }];
+    });
     const all = this.#cluster.maintenances
       .list()
       .filter(({ metadata }) => metadata.uid !== maintenance.metadata.uid);
     const others = () => all;
-    const unneeded = requested.filter((evacuation) => isUnneeded(this.#cluster, others, evacuation));
-    await forEachBounded(concurrentWrites, unneeded, (evacuation) => withdraw(this.#cluster, evacuation));
+    const unneeded = requested.filter(({ evacuation, pod }) =>
+      isUnneeded(evacuation, pod, { cluster: this.#cluster, others }),
+    );
+    await forEachBounded(concurrentWrites, unneeded, ({ evacuation }) => withdraw(this.#cluster, evacuation));
   }
 
   /**
@@ -196,14 +202,15 @@ export async function removeEvacuations(
   const others = (node: Node) =>
     draining.filter((other) => decisionOf(other, node.metadata.name) !== NodeDecision.Skip);
   const { items } = await kube.list(resources.evacuations, {});
-  const ours = items.filter(
-    (evacuation) =>
-      names.has(podOf(cluster, evacuation)?.spec.nodeName ?? '') && isUnneeded(cluster, others, evacuation),
-  );
   const left = await forEachBounded(
     concurrentWrites,
-    ours,
-    (evacuation) => withdraw(cluster, evacuation),
+    items.filter(isInstigated),
+    async (evacuation) => {
+      const pod = await latestPodOf(cluster, evacuation);
+      // The evacuation controller deletes an Evacuation whose pod is gone.
+      if (pod === undefined || !names.has(pod.spec.nodeName ?? '')) return;
+      if (isUnneeded(evacuation, pod, { cluster, others })) await withdraw(cluster, evacuation);
+    },
     endsAt,
   );
   const requestsLeft = mayHaveRequests(maintenance)
@@ -213,11 +220,14 @@ export async function removeEvacuations(
 }
 
 /** Returns true if the Evacuation is ours, may be cancelled, and no other maintenance targets its pod. */
-function isUnneeded(cluster: Cluster, others: OtherDrains, evacuation: Evacuation): boolean {
-  const pod = podOf(cluster, evacuation);
-  // The evacuation controller deletes an Evacuation whose pod is gone.
-  if (pod === undefined || !isInstigated(evacuation)) return false;
-  return isCancellable(evacuation) && othersThatNeed(cluster, others, pod).length === 0;
+function isUnneeded(
+  evacuation: Evacuation,
+  pod: Pod,
+  { cluster, others }: { cluster: Cluster; others: OtherDrains },
+): boolean {
+  return (
+    isInstigated(evacuation) && isCancellable(evacuation) && othersThatNeed(cluster, others, pod).length === 0
+  );
 }
 
 /** "If the evacuator ... has set .status.evacuationCancellationPolicy to Forbid, deletion ... will not be attempted." */
@@ -225,9 +235,22 @@ function isCancellable({ status }: Evacuation): boolean {
   return status?.evacuationCancellationPolicy !== 'Forbid';
 }
 
-function podOf({ pods }: Cluster, { metadata, spec }: Evacuation): Pod | undefined {
-  const pod = pods.get(`${metadata.namespace}/${spec.podRef.name}`);
-  return pod?.metadata.uid === spec.podRef.uid ? pod : undefined;
+/**
+ * Returns the pod of an Evacuation. It is read from the apiserver unless the informer shows it on a node: another worker, whose informer is ahead of
+ * this one, may have created the Evacuation.
+ */
+async function latestPodOf(
+  { kube, pods }: Cluster,
+  { metadata, spec: { podRef } }: Evacuation,
+): Promise<Pod | undefined> {
+  const { namespace = '', deletionTimestamp } = metadata;
+  const isIt = (pod: Pod | undefined) => pod?.metadata.uid === podRef.uid;
+  const cached = pods.get(`${namespace}/${podRef.name}`);
+  if (isIt(cached) && cached?.spec.nodeName !== undefined) return cached;
+  if (deletionTimestamp !== undefined) return undefined;
+  const raw = await kube.get(resources.pods, { namespace, name: podRef.name });
+  const latest = raw && trimPod(raw);
+  return isIt(latest) ? latest : undefined;
 }
 
 /**

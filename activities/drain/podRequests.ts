@@ -120,7 +120,7 @@ export class PodRequests {
       pods.map((pod) => [pod, this.#routeOf(pod, evacuationSnapshot(pod).evacuating, now)] as const),
     );
     const isAllowed = (pod: Pod) => isHeld(pod.spec.nodeName ?? '');
-    const due = this.#withoutProbes(routes).filter((pod) => this.#requests.isDue(pod) && isAllowed(pod));
+    const due = this.#withoutProbes(routes, (pod) => this.#requests.isDue(pod) && isAllowed(pod));
     const perform = (pod: Pod) =>
       isAllowed(pod) ? this.#perform(pod, routes.get(pod) ?? 'Wait', maintenance) : Promise.resolve();
     await forEachBounded(concurrentWrites, due, perform, performance.now() + maxPassMs);
@@ -128,13 +128,16 @@ export class PodRequests {
     if (byEvacuation.length > 0) await this.#evacuations.start(byEvacuation, isHeld);
   }
 
-  /** Returns the pods whose requests change. As long as it is not known whether anybody answers, that is one new request. */
-  #withoutProbes(routes: ReadonlyMap<Pod, Route>): Pod[] {
+  /** Returns the pods that are due and whose requests change. As long as it is not known whether anybody answers, that is one new request. */
+  #withoutProbes(routes: ReadonlyMap<Pod, Route>, isDue: (pod: Pod) => boolean): Pod[] {
     const ofRoute = (...kinds: Route[]) =>
       [...routes].filter(([, route]) => kinds.includes(route)).map(([pod]) => pod);
     const probes = ofRoute('Probe');
     const isProbing = this.#deps.serving.isWaiting || probes.some((pod) => this.#requests.isCreated(pod));
-    return [...ofRoute('Request', 'Withdraw', 'Renew'), ...(isProbing ? [] : probes.slice(0, 1))];
+    // A terminating pod may outlast every answer.
+    const candidates = probes.filter((pod) => isDue(pod) && pod.metadata.deletionTimestamp === undefined);
+    const changing = ofRoute('Request', 'Withdraw', 'Renew').filter(isDue);
+    return [...changing, ...(isProbing ? [] : candidates.slice(0, 1))];
   }
 
   async #perform(pod: Pod, route: Route, maintenance: NodeMaintenance): Promise<void> {

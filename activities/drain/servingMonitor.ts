@@ -55,9 +55,10 @@ export class ServingMonitor {
     return this.settings.responseSeconds * 1_000;
   }
 
-  /** Whether a request of ours waits for its answer. */
+  /** Whether a request of ours waits for its answer, and does not count as unanswered yet. */
   get isWaiting(): boolean {
-    return this.#waiting.size > 0;
+    const nowMs = this.#cluster.kube.now().getTime();
+    return [...this.#waiting.values()].some((createdMs) => nowMs - createdMs < this.responseMs);
   }
 
   serving({ status }: NodeMaintenance): ServingState {

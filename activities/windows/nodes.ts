@@ -68,9 +68,9 @@ export async function applyNodeStep(
     case 'Complete':
       return complete(deps, observed.windowMaintenance);
     case 'Cancel':
-      return recordResult(deps, refTo(maintenance), nodeCancelled);
+      return void (await recordEnd(deps, maintenance, nodeCancelled));
     case 'Succeed':
-      return recordResult(deps, refTo(maintenance), nodeSucceeded);
+      return void (await recordEnd(deps, maintenance, nodeSucceeded));
     case 'Fail':
       return fail(deps, window, observed, step);
     case 'DeleteMaintenance':
@@ -123,6 +123,32 @@ export async function recordResult(deps: Deps, ref: MaintenanceRef, result: Cond
   }));
 }
 
+/**
+ * Records how the maintenance of a node ended, unless another result was recorded since `maintenance` was read: a user may have advanced the node.
+ * Resolves with true if the object has the result.
+ */
+async function recordEnd(
+  deps: Deps,
+  maintenance: NodeMaintenance,
+  result: ConditionFacts,
+): Promise<boolean> {
+  const decidedFrom = nodeResultOf(maintenance);
+  const now = deps.cluster.kube.now().toISOString();
+  const updated = await updateStatus(deps, refTo(maintenance), (status) =>
+    isSameResult(nodeResultOf({ status }), decidedFrom)
+      ? { ...status, conditions: withCondition(status.conditions, result, now) }
+      : status,
+  );
+  return updated !== undefined && isSameResult(nodeResultOf(updated.latest), result);
+}
+
+function isSameResult(
+  a: Pick<ConditionFacts, 'status' | 'reason'> | undefined,
+  b: Pick<ConditionFacts, 'status' | 'reason'> | undefined,
+): boolean {
+  return a?.status === b?.status && a?.reason === b?.reason;
+}
+
 export function refTo({ metadata }: NodeMaintenance): MaintenanceRef {
   const { name, uid = '', generation = 0 } = metadata;
   return { name, uid, generation };
@@ -142,7 +168,7 @@ async function fail(
   const about = notifiedMaintenanceOf(maintenance);
   // Enqueued first: once the failure is recorded, no other pass reports it.
   await deps.notifications.enqueue(nodeFailedNotification(about, { node, reason, message }, now));
-  await recordResult(deps, refTo(maintenance), nodeFailed(reason, message));
+  if (!(await recordEnd(deps, maintenance, nodeFailed(reason, message)))) return;
   const event = {
     type: 'Warning',
     reason: 'NodeFailed',

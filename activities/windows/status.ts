@@ -1,6 +1,7 @@
 import { isDeepStrictEqual } from 'node:util';
 import type { MaintenanceWindow, MaintenanceWindowStatus } from '../../api/maintenanceWindow.ts';
 import { FIELD_MANAGER } from '../../api/names.ts';
+import { isRecord } from '../../domain/common/untrusted.ts';
 import { ignoreNotFound } from '../../kube/errors.ts';
 import { resources } from '../../kube/resources.ts';
 import { retryOnConflict } from '../../kube/retryOnConflict.ts';
@@ -32,12 +33,7 @@ export async function updateWindowStatus(
     const status = change(before);
     if (isDeepStrictEqual(status, before)) return;
     const { uid, resourceVersion } = window.metadata;
-    // A merge patch removes a field only if it is null.
-    const removed = Object.fromEntries(Object.keys(before).map((key) => [key, null]));
-    const body = {
-      metadata: { uid, resourceVersion },
-      status: { ...removed, ...withRemovedFields(before, status) },
-    };
+    const body = { metadata: { uid, resourceVersion }, status: mergePatchOf(before, status) };
     const options = { subresource: 'status', fieldManager: FIELD_MANAGER };
     await deps.cluster.kube
       .mergePatch(resources.maintenanceWindows, { name: ref.name }, body, options)
@@ -45,18 +41,12 @@ export async function updateWindowStatus(
   });
 }
 
-/** Removes `active.waiting` and fields of `progress` as well, if the change removed them. */
-function withRemovedFields(
-  before: MaintenanceWindowStatus,
-  { active, progress, ...others }: MaintenanceWindowStatus,
-): object {
-  const status = { ...others, ...(progress && { progress: withNulls(before.progress, progress) }) };
-  if (active === undefined) return status;
-  const isRemoved = before.active?.waiting !== undefined && active.waiting === undefined;
-  return { ...status, active: { ...active, ...(isRemoved && { waiting: null }) } };
-}
-
-/** Returns the body of a merge patch that replaces an object. */
-function withNulls(before: object | undefined, after: object): object {
-  return { ...Object.fromEntries(Object.keys(before ?? {}).map((key) => [key, null])), ...after };
+/** Returns the merge patch that replaces one object by another, at any depth: it removes a field only if it is null. */
+function mergePatchOf(before: unknown, after: object): object {
+  const removed = isRecord(before) ? Object.keys(before).map((key) => [key, null] as const) : [];
+  const kept = Object.entries(after).map(([key, value]: [string, unknown]) => {
+    const previous = isRecord(before) ? before[key] : undefined;
+    return [key, isRecord(value) ? mergePatchOf(previous, value) : value] as const;
+  });
+  return Object.fromEntries([...removed, ...kept]);
 }

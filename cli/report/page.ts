@@ -14,7 +14,8 @@ import { duration } from '../output.ts';
 import { countsSvg, lineColorOf, narrow, timelineSvg, wide, type ChartSize, colorOf } from './charts.ts';
 import { type Html, html, trusted } from './html.ts';
 import { pageStyle } from './style.ts';
-import { knownTimeZone, timeText } from './ticks.ts';
+import { knownTimeZone } from '../timeZone.ts';
+import { timeText } from './ticks.ts';
 
 /** Renders a report as one HTML page that loads nothing and contains no script. */
 export function reportPage(report: Report): string {

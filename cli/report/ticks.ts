@@ -43,15 +43,6 @@ export function timeText(atMs: number, timeZone: string): string {
   return `${parts['year']}-${parts['month']}-${parts['day']} ${parts['hour']}:${parts['minute']}:${parts['second']}`;
 }
 
-/** Returns the time zone, or UTC if this machine does not know it. */
-export function knownTimeZone(timeZone: string): string {
-  try {
-    return new Intl.DateTimeFormat('en-GB', { timeZone }).resolvedOptions().timeZone && timeZone;
-  } catch {
-    return 'UTC';
-  }
-}
-
 function formatter(options: Intl.DateTimeFormatOptions, timeZone: string): (atMs: number) => string {
   const format = new Intl.DateTimeFormat('en-GB', { ...options, timeZone, hourCycle: 'h23' });
   return (atMs) => format.format(atMs);

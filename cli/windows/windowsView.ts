@@ -4,6 +4,7 @@ import type { WindowNodeSummary, WindowSummary } from '../../domain/windows/summ
 import { age, duration, escapeForTerminal } from '../output.ts';
 import { indented } from '../terminal/block.ts';
 import { type Column, table } from '../terminal/table.ts';
+import { knownTimeZone } from '../timeZone.ts';
 import { windowTitleOf } from './windowObjects.ts';
 
 /** Clock of the user who views the output. */
@@ -171,7 +172,7 @@ export function dateIn(time: string, timeZone: string): string {
 
 function clock(time: string, timeZone: string): { day: string; time: string } {
   const format = new Intl.DateTimeFormat('en-GB', {
-    timeZone,
+    timeZone: knownTimeZone(timeZone),
     weekday: 'short',
     year: 'numeric',
     month: '2-digit',

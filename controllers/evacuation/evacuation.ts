@@ -4,14 +4,20 @@ import { compareNames } from '../../domain/common/names.ts';
 import { podName } from '../../domain/common/pod.ts';
 import {
   describeInstigators,
+  finalizersOfOthers,
   isAboutToBeWithdrawn,
+  isDrainCancelled,
+  isInstigated,
   isOfPod,
   isWithdrawn,
 } from '../../domain/evacuation/evacuation.ts';
 import { type EvacuationOutcome, outcomeOf } from '../../domain/evacuation/outcome.ts';
 import { byPodUid, type FencedCluster } from '../../kube/cluster.ts';
+import { ignoreNotFound } from '../../kube/errors.ts';
+import { setFinalizers } from '../../kube/evacuationFinalizers.ts';
 import { aboutPod, type EventRecorder } from '../../kube/events.ts';
 import type { Log } from '../../kube/log.ts';
+import { resources } from '../../kube/resources.ts';
 import { keyOf } from '../../kube/store.ts';
 import { type Requeue, WorkQueue } from '../../kube/workQueue.ts';
 import { AutomaticRegistration } from './automaticRegistration.ts';
@@ -190,6 +196,7 @@ export class EvacuationController {
     }
     if (isWithdrawn(evacuation) || this.#isCancelled(key, evacuation, pod)) {
       this.#evictionQueue.done(key);
+      await this.#withdrawOrphan(key, evacuation, pod);
       return undefined;
     }
     if (pod.metadata.deletionTimestamp !== undefined) {
@@ -213,10 +220,23 @@ export class EvacuationController {
     const isCancelled =
       pod.metadata.deletionTimestamp === undefined &&
       node !== undefined &&
-      isAboutToBeWithdrawn(evacuation, node, maintenances.list());
+      isAboutToBeWithdrawn(evacuation, node, maintenances.list(), this.#cancelled.has(key));
     if (isCancelled) this.#cancelled.add(key);
     else this.#cancelled.delete(key);
     return isCancelled;
+  }
+
+  /** Withdraws a cancelled Evacuation whose maintenance was removed before it was completed: nothing else does. */
+  async #withdrawOrphan(key: string, evacuation: Evacuation, pod: Pod): Promise<void> {
+    const { kube, nodes, maintenances } = this.#cluster;
+    const node = nodes.get(pod.spec.nodeName ?? '');
+    if (!this.#cancelled.has(key) || node === undefined || isDrainCancelled(node, maintenances.list()))
+      return;
+    const { name, namespace = '', uid = '', deletionTimestamp } = evacuation.metadata;
+    if (deletionTimestamp === undefined)
+      await kube.delete(resources.evacuations, { namespace, name }, { uid }).catch(ignoreNotFound);
+    else if (isInstigated(evacuation))
+      await setFinalizers(kube, evacuation, finalizersOfOthers(evacuation.metadata)).catch(ignoreNotFound);
   }
 
   async #evacuate(key: string, evacuation: Evacuation, pod: Pod): Promise<Requeue | undefined> {

@@ -27,8 +27,8 @@ interface Deps {
 
 /** The control plane is assumed to need this long after an eviction to terminate and replace the pod. */
 const settleMs = 5_000;
-/** Back-off for evictions rejected for any reason other than a PodDisruptionBudget. */
-const rejectedBackOff = { firstMs: 30_000, capMs: 300_000 };
+/** Back-off for evictions rejected for any reason other than a PodDisruptionBudget: a webhook that restarts is back within seconds. */
+const rejectedBackOff = { firstMs: 2_000, capMs: 60_000 };
 
 /** Evicts pods through the eviction API, by UID, as the EvictionQueue admits them. */
 export class PodEviction {
@@ -38,6 +38,8 @@ export class PodEviction {
   readonly #evicted = new Set<string>();
   /** The evicted pods that still exist. */
   readonly #terminating = new Set<string>();
+  /** UIDs of pods whose eviction was rejected, but not by a budget: each report of it starts another reconcile. */
+  readonly #rejected = new Map<string, { count: number; retryAtMs: number }>();
   #lastEvictionAtMs = 0;
 
   constructor(deps: Deps) {
@@ -49,6 +51,8 @@ export class PodEviction {
   async evict(evacuation: Evacuation, pod: Pod): Promise<Requeue | 'Gone' | undefined> {
     const { queue } = this.#deps;
     const key = keyOf(evacuation);
+    const retryInMs = this.#retryInMs(pod);
+    if (retryInMs > 0) return { requeueAfterMs: retryInMs };
     const admission = queue.admit(key, pod);
     if (admission.kind === 'Waiting') return this.#reportWaiting(evacuation, admission);
     const maintenances = this.#deps.maintenancesOf(pod);
@@ -69,13 +73,12 @@ export class PodEviction {
       }
       case 'Misconfigured':
         queue.done(key);
+        this.#backOff(pod);
         await this.#reportRejected(evacuation, {
           reason: BlockerReason.EvictionRejected,
           message: outcome.message,
         });
-        return {
-          requeueAfterMs: backOffMs(evacuation.status?.failedEvictionCounter ?? 0, rejectedBackOff),
-        };
+        return { requeueAfterMs: this.#retryInMs(pod) };
       default:
         return assertNever(outcome);
     }
@@ -98,7 +101,19 @@ export class PodEviction {
   forget(podUid: string): void {
     this.#evicted.delete(podUid);
     this.#terminating.delete(podUid);
+    this.#rejected.delete(podUid);
     this.#evictor.forget(podUid);
+  }
+
+  #backOff({ metadata: { uid = '' } }: Pod): void {
+    const { count } = this.#rejected.get(uid) ?? { count: 0 };
+    const retryAtMs = performance.now() + backOffMs(count, rejectedBackOff);
+    this.#rejected.set(uid, { count: count + 1, retryAtMs });
+  }
+
+  /** Returns the time until the eviction may be tried again; at most 0 if it may be now. */
+  #retryInMs({ metadata: { uid = '' } }: Pod): number {
+    return (this.#rejected.get(uid)?.retryAtMs ?? 0) - performance.now();
   }
 
   async #request(key: string, pod: Pod, maintenances: readonly NodeMaintenance[]): Promise<EvictionOutcome> {

@@ -26,6 +26,13 @@ export interface Waiting {
   blocker: Blocker;
 }
 
+/** A pod that waits for its eviction. */
+interface WaitingPod {
+  pod: Pod;
+  /** It has no other budget: the eviction API evicts no pod that has several, so others of this budget need not wait for it. */
+  isEvictable: boolean;
+}
+
 /** An admitted eviction, until its response has arrived and the budget counts it, or its pod is terminating. */
 interface InFlightEviction extends PendingEviction {
   /** The version of the budget when the eviction was admitted. */
@@ -72,7 +79,7 @@ export class EvictionQueue implements EvictionSlots {
   /** Prefix of keys -> whom to wake. */
   readonly #scopes = new Map<string, (key: string) => void>();
   /** Key of a budget -> key -> pod, oldest request first. */
-  readonly #waiting = new Map<string, Map<string, Pod>>();
+  readonly #waiting = new Map<string, Map<string, WaitingPod>>();
   /** Key of a budget -> key -> eviction. */
   readonly #inFlight = new Map<string, Map<string, InFlightEviction>>();
   /** Key of a budget -> its latest rejection, until its back-off ends. */
@@ -110,7 +117,9 @@ export class EvictionQueue implements EvictionSlots {
       }
     }
     this.#dequeue(key, budgets);
-    for (const one of budgets) nestedMap(this.#waiting, keyOf(one)).set(key, pod);
+    const waiting = { pod, isEvictable: others.length === 0 };
+    for (const one of budgets) nestedMap(this.#waiting, keyOf(one)).set(key, waiting);
+    if (!waiting.isEvictable) for (const one of budgets) this.#wakeNext(keyOf(one));
     return this.#waitingFor(budgets);
   }
 
@@ -145,13 +154,15 @@ export class EvictionQueue implements EvictionSlots {
 
   /** Records that the budget does not allow the eviction, whatever its observed status is. The key stays the first. */
   rejected(key: string, pod: Pod): void {
-    for (const budget of this.#budgetsOf(pod)) {
+    const budgets = this.#budgetsOf(pod);
+    const waiting = { pod, isEvictable: budgets.length === 1 };
+    for (const budget of budgets) {
       const budgetKey = keyOf(budget);
       const { resourceVersion } = this.#inFlight.get(budgetKey)?.get(key) ?? budget.metadata;
       const rejection = { resourceVersion };
       this.#rejected.set(budgetKey, rejection);
       setTimeout(() => this.#endBackOff(budgetKey, rejection), rejectionBackOffMs).unref();
-      this.#waiting.set(budgetKey, new Map([[key, pod], ...(this.#waiting.get(budgetKey) ?? [])]));
+      this.#waiting.set(budgetKey, new Map([[key, waiting], ...(this.#waiting.get(budgetKey) ?? [])]));
     }
     for (const [budgetKey, evictions] of this.#inFlight) {
       // The budget may have changed since, and allow a disruption now.
@@ -210,15 +221,20 @@ export class EvictionQueue implements EvictionSlots {
     const budget = this.#budgets.get(budgetKey);
     const waiting = this.#waiting.get(budgetKey);
     if (budget === undefined || waiting === undefined) return;
-    for (const [key, pod] of waiting) if (bypassesBudget(pod, budget)) this.#wake(key);
-    const [first] = waiting.keys();
+    for (const [key, { pod }] of waiting) if (bypassesBudget(pod, budget)) this.#wake(key);
+    const first = this.#firstOf(budgetKey);
     if (first !== undefined && this.#allowsEviction(budget)) this.#wake(first);
   }
 
   /** Reports whether `key` may be evicted next. A key that is not queued comes after all that are. */
   #isNext(key: string, budget: PodDisruptionBudget): boolean {
-    const [first = key] = this.#waiting.get(keyOf(budget))?.keys() ?? [];
+    const first = this.#firstOf(keyOf(budget)) ?? key;
     return first === key && this.#allowsEviction(budget);
+  }
+
+  #firstOf(budgetKey: string): string | undefined {
+    for (const [key, { isEvictable }] of this.#waiting.get(budgetKey) ?? []) if (isEvictable) return key;
+    return undefined;
   }
 
   #allowsEviction(budget: PodDisruptionBudget): boolean {

@@ -54,6 +54,6 @@ function statusOf(
 }
 
 function isUpToDate({ status }: MaintenanceWindow, desired: Partial<MaintenanceWindowStatus>): boolean {
-  const { active: _active, progress: _progress, ...before } = status ?? {};
+  const { active: _active, progress: _progress, lastClosed: _lastClosed, ...before } = status ?? {};
   return isDeepStrictEqual(desired, before);
 }

@@ -60,10 +60,12 @@ export function podPriorityOf(pod: Pod): number {
 }
 
 const defaultGracePeriodSeconds = 30;
+/** Ten years. The apiserver accepts periods beyond the last date that can be written. */
+const maxGracePeriodSeconds = 10 * 365 * 86_400;
 
-/** Returns the termination grace period of the pod. */
+/** Returns the termination grace period of the pod, at most ten years. */
 export function gracePeriodSecondsOf(pod: Pod): number {
-  return pod.spec.terminationGracePeriodSeconds ?? defaultGracePeriodSeconds;
+  return Math.min(pod.spec.terminationGracePeriodSeconds ?? defaultGracePeriodSeconds, maxGracePeriodSeconds);
 }
 
 /** Returns true if all containers have terminated and none is restarted. */

@@ -39,7 +39,7 @@ export interface PendingEviction {
 /** Returns the eviction of a pod, as requested while the budget has its current status. */
 export function pendingEviction(pod: Pod, { status }: PodDisruptionBudget): PendingEviction {
   const { name } = pod.metadata;
-  return { pod: name, disruptedBefore: status?.disruptedPods?.[name] };
+  return { pod: name, disruptedBefore: disruptedAt(name, status) };
 }
 
 /**
@@ -50,8 +50,14 @@ export function isCounted(
   { pod, disruptedBefore }: PendingEviction,
   { status }: PodDisruptionBudget,
 ): boolean {
-  const disruptedAt = status?.disruptedPods?.[pod];
-  return disruptedAt !== undefined && disruptedAt !== disruptedBefore;
+  const time = disruptedAt(pod, status);
+  return time !== undefined && time !== disruptedBefore;
+}
+
+/** Pods may have names such as `constructor`. */
+function disruptedAt(pod: string, status: PodDisruptionBudget['status']): string | undefined {
+  const { disruptedPods = {} } = status ?? {};
+  return Object.hasOwn(disruptedPods, pod) ? disruptedPods[pod] : undefined;
 }
 
 /** Returns how many more pods of a budget may be evicted now, given the evictions that its status does not count yet. */

@@ -113,15 +113,17 @@ export function isWithdrawn({ metadata, status }: Pick<Evacuation, 'metadata' | 
 /**
  * Reports whether the evacuation was cancelled by those who asked for it, and the Evacuation is about to be withdrawn: node maintenance is its
  * only instigator, no maintenance drains the node of the pod any more, and one of the node completes. The withdrawal needs Temporal, and may come late.
+ * What was cancelled (`wasCancelled`) stays so if the maintenance is removed before it is completed.
  */
 export function isAboutToBeWithdrawn(
   evacuation: Pick<Evacuation, 'metadata' | 'status'>,
   node: Pick<Node, 'metadata'>,
   maintenances: readonly NodeMaintenance[],
+  wasCancelled = false,
 ): boolean {
   const isOurs = isInstigated(evacuation) && finalizersOfOthers(evacuation.metadata).length === 0;
   if (!isOurs || evacuation.status?.evacuationCancellationPolicy === 'Forbid') return false;
-  return isDrainCancelled(node, maintenances);
+  return isDrainCancelled(node, maintenances) || (wasCancelled && !isDrained(node, maintenances));
 }
 
 /** Reports whether no maintenance drains the node any more, and one of the node completes. */
@@ -132,7 +134,11 @@ export function isDrainCancelled(
   const completing = maintenances.filter((one) => stageOf(one) === 'Complete' && !isCompleted(one));
   // Most of the time none is: the selectors need not be compared with the node.
   if (!completing.some(({ spec }) => selectsNode(spec.nodeSelector, node))) return false;
-  return !maintenances.some((one) => stageOf(one) === 'Drain' && holdsNode(one, node));
+  return !isDrained(node, maintenances);
+}
+
+function isDrained(node: Pick<Node, 'metadata'>, maintenances: readonly NodeMaintenance[]): boolean {
+  return maintenances.some((one) => stageOf(one) === 'Drain' && holdsNode(one, node));
 }
 
 /** Prefix of the finalizers of instigators, followed by the name of the instigator. */

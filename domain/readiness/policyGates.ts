@@ -177,7 +177,7 @@ function retainedParts(
         ownersOf(readiness, name).includes(manager) && isIncompleteWithout(readiness, name, manager),
     )
     .map((gate) => {
-      const fields = readiness.gateOwners[gate.name]?.[manager] ?? [];
+      const fields = readiness.gateOwners.get(gate.name)?.get(manager) ?? [];
       const own = Object.entries(gate).filter(([field]) => field === 'name' || fields.includes(field));
       return Object.fromEntries(own) as AppliedGate;
     });
@@ -204,14 +204,14 @@ export function rejectionsOf(
 const requiredFields = ['selector', 'namespace'];
 
 function isIncompleteWithout(readiness: ObservedNodeReadiness, gate: string, manager: string): boolean {
-  const others = Object.entries(readiness.gateOwners[gate] ?? {}).filter(([owner]) => owner !== manager);
+  const others = [...(readiness.gateOwners.get(gate) ?? [])].filter(([owner]) => owner !== manager);
   const theirs = new Set(others.flatMap(([, fields]) => fields));
   return others.length > 0 && !requiredFields.every((field) => theirs.has(field));
 }
 
 /** Returns the names of the policies that own at least one field of a gate. */
 export function policiesIn({ gateOwners }: ObservedNodeReadiness, managerPrefix: string): string[] {
-  const owners = Object.values(gateOwners).flatMap((managers) => Object.keys(managers));
+  const owners = [...gateOwners.values()].flatMap((managers) => [...managers.keys()]);
   const policies = owners
     .filter((owner) => owner.startsWith(managerPrefix))
     .map((owner) => owner.slice(managerPrefix.length));
@@ -219,11 +219,11 @@ export function policiesIn({ gateOwners }: ObservedNodeReadiness, managerPrefix:
 }
 
 function gatesOwnedBy(readiness: ObservedNodeReadiness, manager: string): string[] {
-  return Object.keys(readiness.gateOwners).filter((name) => ownersOf(readiness, name).includes(manager));
+  return [...readiness.gateOwners.keys()].filter((name) => ownersOf(readiness, name).includes(manager));
 }
 
 function ownersOf(readiness: ObservedNodeReadiness | undefined, gate: string): string[] {
-  return Object.keys(readiness?.gateOwners[gate] ?? {});
+  return [...(readiness?.gateOwners.get(gate)?.keys() ?? [])];
 }
 
 function isSameGate(a: NodeReadinessGate, b: NodeReadinessGate): boolean {

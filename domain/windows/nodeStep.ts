@@ -4,7 +4,7 @@ import { isTrue } from '../common/conditions.ts';
 import { hasStarted, isCompleted, isDrained, stageOf } from '../common/stage.ts';
 import { needsReboot } from '../reboot/nodeReboot.ts';
 import { jobsNotEnabledMessage } from './conditions.ts';
-import { awaitNode, type NodeStepFacts, type Milestone, type NodeStep, type Phase } from './nodeFacts.ts';
+import { awaitNode, awaitUntil, type NodeStepFacts, type Milestone, type NodeStep, type Phase } from './nodeFacts.ts';
 import {
   isCancelled,
   nodeResultOf,
@@ -24,6 +24,7 @@ import { isJobRunning } from '../common/job.ts';
  * | phase                     | stage    | Succeeded        | other conditions                   | step                             |
  * |---------------------------|----------|------------------|------------------------------------|----------------------------------|
  * | deleteJobOfUncordonedNode | Complete |                  | Job running                        | DeleteJob                        |
+ * | deleteJobOfReplacedNode   |          | False            | Node was recreated, Job running    | DeleteJob                        |
  * | reportFailure             |          | False            |                                    | Failed                           |
  * | awaitJobPermission        | Drain    |                  | work Job, Jobs are not permitted   | Wait                             |
  * | endCancelledJob           |          | False, Cancelled | Job exists, node cordoned          | DeleteJob, Wait, Fail            |
@@ -32,7 +33,8 @@ import { isJobRunning } from '../common/job.ts';
  * | uncordon                  | Drain    | True or Cancelled|                                    | Complete; Wait while Job running |
  * | finishCancelled           | Complete | False, Cancelled |                                    | DeleteMaintenance                |
  * | finishSucceeded           | Complete | True             |                                    | Succeeded, DeleteMaintenance     |
- * | handleMissingNode         |          |                  | Node deleted or recreated          | DeleteMaintenance, Cancel, Fail  |
+ * | handleMissingNode         |          |                  | Node deleted or recreated          | DeleteMaintenance, Cancel, Fail; |
+ * |                           |          |                  |                                    | AwaitNode if the work started    |
  * | repeatRestored            | Complete | absent           | restored without its status        | DeleteMaintenance                |
  * | finishReboot              |          | absent, Unknown  | other boot ID                      | FinishReboot                     |
  * | detectEarlyCompletion     | Complete | absent           | drain or work not finished         | Fail                             |
@@ -55,6 +57,7 @@ import { isJobRunning } from '../common/job.ts';
  */
 const phases: readonly Phase[] = [
   deleteJobOfUncordonedNode, // a Job must not work on a node that accepts pods, no matter who completed the maintenance
+  deleteJobOfReplacedNode, // it would repeat its work on the new Node
   reportFailure, // only a user resolves a failure
   awaitJobPermission, // without it, nobody knows whether the Job is running
   endCancelledJob, // first the Job, then the node, then the record
@@ -82,6 +85,9 @@ const phases: readonly Phase[] = [
   holdWork,
   awaitAgent,
 ];
+
+/** The reason of a failure. */
+const nodeReplaced = 'NodeReplaced';
 
 /** Decides the next step for one node of a window. */
 export function decideNodeStep(input: NodeStepInput): NodeStep {
@@ -117,6 +123,12 @@ export function needsReadinessGates(maintenance: NodeStepInput['maintenance']): 
 function deleteJobOfUncordonedNode({ isComplete, job }: NodeStepFacts): NodeStep | undefined {
   const isDeleted = job?.metadata.deletionTimestamp !== undefined;
   return isComplete && isJobRunning(job) && !isDeleted ? { kind: 'DeleteJob' } : undefined;
+}
+
+function deleteJobOfReplacedNode({ result, job }: NodeStepFacts): NodeStep | undefined {
+  const isReplaced = result?.status === 'False' && result.reason === nodeReplaced;
+  const isDeleted = job?.metadata.deletionTimestamp !== undefined;
+  return isReplaced && isJobRunning(job) && !isDeleted ? { kind: 'DeleteJob' } : undefined;
 }
 
 function reportFailure({ result, isUncordoned }: NodeStepFacts): NodeStep | undefined {
@@ -167,18 +179,28 @@ function finishSucceeded({ result, revision, node, work, openedAtMs }: NodeStepF
   return isNeededAgain ? { kind: 'DeleteMaintenance' } : { kind: 'Succeeded', at };
 }
 
-function handleMissingNode({ node, isComplete, job, workResult, work }: NodeStepFacts): NodeStep | undefined {
+function handleMissingNode(facts: NodeStepFacts): NodeStep | undefined {
+  const { node, isComplete, job, workResult, work, policy } = facts;
   if (node.kind === 'Present') return undefined;
   if (isComplete) return { kind: 'DeleteMaintenance' };
   const workHasStarted = job !== undefined || workResult !== undefined;
-  if (node.kind === 'Absent' || !workHasStarted) return { kind: 'Cancel' };
-  // Work that makes its Node be recreated would do so forever, if the window maintained each new Node at once.
+  if (!workHasStarted || (node.kind === 'Absent' && policy === 'Cancel')) return { kind: 'Cancel' };
   const event = work === 'Reboot' ? 'its reboot was requested' : 'its Job had started';
+  if (node.kind === 'Absent') return awaitRecreation(facts, event);
+  // Work that makes its Node be recreated would do so forever, if the window maintained each new Node at once.
   return {
     kind: 'Fail',
-    reason: 'NodeReplaced',
+    reason: nodeReplaced,
     message: `the Node was recreated after ${event}: check the node, then delete the NodeMaintenance to let the window maintain the new Node`,
   };
+}
+
+/** Waits for the new Node, as long as for a node that is not ready. It may never come: then nothing is left to maintain. */
+function awaitRecreation(facts: NodeStepFacts, event: string): NodeStep {
+  const message = `the Node was deleted after ${event}`;
+  const failure = { reason: nodeReplaced, message };
+  const step = awaitUntil(facts, message, { at: -Infinity, seconds: facts.readyTimeoutSeconds, failure });
+  return step.kind === 'Fail' ? { kind: 'Cancel' } : step;
 }
 
 function repeatRestored({ isUncordoned, result, maintenance }: NodeStepFacts): NodeStep | undefined {

@@ -160,7 +160,11 @@ function factsOf(input: RolloutInput): RolloutFacts {
     budgets,
     remaining,
     inProgress: namesIn('InProgress'),
-    failed: namesIn('Failed'),
+    // Also of nodes that were deleted, or that the window selects no more: a failure counts until it is handled.
+    failed: [...outcomes]
+      .filter(([, { state }]) => state === 'Failed')
+      .map(([name]) => name)
+      .toSorted(compareNames),
     approvedInService,
     accepted,
     inDomain: inOneTopologyDomain(input, accepted),

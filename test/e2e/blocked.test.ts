@@ -1,9 +1,9 @@
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
-import type { KubeObject } from '../../api/core.ts';
 import type { NodeMaintenanceStatus } from '../../api/nodeMaintenance.ts';
-import { type Resource, resources } from '../../kube/resources.ts';
+import { resources } from '../../kube/resources.ts';
 import type { Preview } from '../../domain/drain/preview.ts';
 import { kubectlOf } from '../api/kubectl.ts';
+import { rejectCreations } from '../kit/rejection.ts';
 import { eventually } from '../kit/eventually.ts';
 import { startWorker, type WorkerProcess } from '../kit/worker.ts';
 import { createWorld, type World } from '../kit/world.ts';
@@ -27,36 +27,19 @@ afterAll(async () => {
   await world?.close();
 });
 
-const policies = (kind: string, plural: string): Resource => ({
-  group: 'admissionregistration.k8s.io',
-  version: 'v1',
-  plural,
-  kind,
-  namespaced: false,
-});
-const policy = policies('ValidatingAdmissionPolicy', 'validatingadmissionpolicies');
-const policyBinding = policies('ValidatingAdmissionPolicyBinding', 'validatingadmissionpolicybindings');
-
 const stubborn = 'stubborn';
+let admitEvictions: () => Promise<void>;
 
 /** Rejects every eviction in a namespace, as the webhook of an application does. */
 async function rejectEvictions(): Promise<void> {
-  const metadata = { name: stubborn };
-  const spec = {
-    failurePolicy: 'Fail',
-    matchConstraints: {
-      resourceRules: [
-        { apiGroups: [''], apiVersions: ['v1'], operations: ['CREATE'], resources: ['pods/eviction'] },
-      ],
-    },
-    validations: [
-      { expression: `object.metadata.namespace != '${stubborn}'`, message: 'ask the data team first' },
-    ],
-  };
-  const binding = { policyName: stubborn, validationActions: ['Deny'] };
-  await world.kube.create(policy, { metadata, spec } as KubeObject);
-  await world.kube.create(policyBinding, { metadata, spec: binding } as KubeObject);
-  await world.kube.create(resources.namespaces, { metadata });
+  admitEvictions = await rejectCreations(world.kube, stubborn, {
+    apiGroup: '',
+    apiVersion: 'v1',
+    resource: 'pods/eviction',
+    expression: `object.metadata.namespace != '${stubborn}'`,
+    message: 'ask the data team first',
+  });
+  await world.kube.create(resources.namespaces, { metadata: { name: stubborn } });
   // A policy takes effect a moment after its creation.
   await eventually('evictions to be rejected', async () => {
     const [probe = ''] = await world.placePods('node-2', 1, { namespace: stubborn });
@@ -223,8 +206,7 @@ describe('the pods of a node that is drained', () => {
       const uid = (await world.kube.get(resources.podDisruptionBudgets, key))?.metadata.uid ?? '';
       await world.kube.delete(resources.podDisruptionBudgets, key, { uid });
     }
-    const uid = (await world.kube.get(policyBinding, { name: stubborn }))?.metadata.uid ?? '';
-    await world.kube.delete(policyBinding, { name: stubborn }, { uid });
+    await admitEvictions();
     await completed(pods['whose evacuator does not respond'] ?? '');
     await released(pods['terminating forever'] ?? '');
     await released(pods['in a terminating namespace'] ?? '', 'ending');

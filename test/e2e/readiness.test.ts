@@ -282,8 +282,8 @@ test('the documented examples: a policy, and a gate that a user adds and removes
   const example = (name: string) => fileURLToPath(new URL(`../../docs/examples/${name}`, import.meta.url));
   const eventuallyOwned = (want: object) =>
     eventually('the owners of the gates', () => {
-      const owners = Object.entries(readinesses.get(node)?.gateOwners ?? {});
-      expect(Object.fromEntries(owners.map(([name, by]) => [name, Object.keys(by)]))).toEqual(want);
+      const owners = [...(readinesses.get(node)?.gateOwners ?? [])];
+      expect(Object.fromEntries(owners.map(([name, by]) => [name, [...by.keys()]]))).toEqual(want);
     });
   // An apiserver that has just started answers 503 until it has read the schemas.
   await eventually('the policy to be applied', () => kubectl([example('readiness-policy.yaml')]));

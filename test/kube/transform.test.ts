@@ -192,12 +192,35 @@ test('a trimmed NodeReadiness keeps the owners of its gates', () => {
   expect(trimNodeReadiness(raw)).toEqual({
     metadata: { name: 'n1' },
     spec: { readinessGates: [] },
-    gateOwners: {
-      cni: { 'node-readiness-policy/a': ['name'] },
-      csi: { 'node-readiness-policy/a': ['name'], kubectl: ['name', 'selector'] },
-    },
+    gateOwners: new Map([
+      ['cni', new Map([['node-readiness-policy/a', ['name']]])],
+      [
+        'csi',
+        new Map([
+          ['node-readiness-policy/a', ['name']],
+          ['kubectl', ['name', 'selector']],
+        ]),
+      ],
+    ]),
   });
 });
+
+test.each([
+  { gate: '__proto__', manager: 'deletionTimestamp' },
+  { gate: 'constructor', manager: 'example' },
+  { gate: 'cni', manager: 'toString' },
+])(
+  'a gate $gate of the manager $manager, which users choose, is a name like any other',
+  ({ gate, manager }) => {
+    const builtIns = () => [Object, Object.prototype].flatMap((one) => Object.getOwnPropertyNames(one));
+    const before = builtIns();
+    const gates = { [`k:${JSON.stringify({ name: gate })}`]: { 'f:namespace': {} } };
+    const entry = { manager, fieldsV1: { 'f:spec': { 'f:readinessGates': gates } } };
+    const raw = { metadata: { name: 'n1', managedFields: [entry] }, spec: { readinessGates: [] } };
+    expect(trimNodeReadiness(raw).gateOwners).toEqual(new Map([[gate, new Map([[manager, ['namespace']]])]]));
+    expect(builtIns()).toEqual(before);
+  },
+);
 
 test('a trimmed PodDisruptionBudget keeps its spec, its counts and their generation', () => {
   const spec = { minAvailable: 2, selector: { matchLabels: { app: 'web' } } };

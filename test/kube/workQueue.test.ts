@@ -1,3 +1,4 @@
+import { setTimeout as sleep } from 'node:timers/promises';
 import { errorOf } from '../../kube/errors.ts';
 import { type ObservedQueue, WorkQueue, type WorkQueueObserver } from '../../kube/workQueue.ts';
 import { eventually, recordedLog } from './fixtures.ts';
@@ -160,6 +161,23 @@ test('a key is requeued after a delay, and the earliest of several delays applie
   await queue.run({ workers: 1, reconcile, signal: stop.signal, log: recordedLog() });
   expect(times).toHaveLength(2);
   expect(times[1]).toBeGreaterThanOrEqual((times[0] ?? 0) + 25);
+});
+
+test('a delay that is longer than any timer does not end at once', async () => {
+  const queue = new WorkQueue('test', backOff);
+  const stop = new AbortController();
+  const reconcile = async () => ({ requeueAfterMs: 365 * 86_400_000 });
+  const warnings: string[] = [];
+  const onWarning = ({ name }: Error) => warnings.push(name);
+  process.on('warning', onWarning);
+  queue.add('a');
+  const ended = queue.run({ workers: 1, reconcile, signal: stop.signal, log: recordedLog() });
+  await sleep(20);
+  expect(queue.isBusy).toBe(false);
+  stop.abort();
+  await ended;
+  process.off('warning', onWarning);
+  expect(warnings).toEqual([]);
 });
 
 test('an observer sees what waits, what is in progress, and what is retried, as long as the queue runs', async () => {

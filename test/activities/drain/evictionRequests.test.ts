@@ -12,6 +12,7 @@ import { daemons, evictionRequestFor, pods } from '../../kit/builders.ts';
 import { testCluster, type TestCluster } from '../../kit/cluster.ts';
 import { evictionRequestControllerOn } from '../../kit/evictionRequests.ts';
 import { eventually, throughout } from '../../kit/eventually.ts';
+import { rejectCreations } from '../../kit/rejection.ts';
 import { evictionRequestFlags, releaseSandbox, testSandbox } from '../../kit/sandbox.ts';
 
 let sandbox: Sandbox;
@@ -296,6 +297,27 @@ describe('with auto, and no controller', () => {
     await c.eventuallyEvacuating(late);
     await next.cancelled();
     expect(created('evictionrequests.lifecycle.k8s.io') - before).toBe(1);
+  });
+});
+
+describe('with auto, a pod that cannot be asked', () => {
+  test('because the apiserver rejects its request does not keep the others from being asked', async () => {
+    const { activities } = activitiesBy('auto', 2);
+    const node = await c.nodeNamed('n');
+    const some = await c.podsOn(node, 3, { priority: 1000 });
+    const [first] = c.podsOf(node);
+    const admit = await rejectCreations(c.admin, c.named('reject'), {
+      apiGroup: 'lifecycle.k8s.io',
+      apiVersion: '*',
+      resource: 'evictionrequests',
+      expression: `object.spec.target.pod.name != '${first?.metadata.name}'`,
+      message: 'not this one',
+    });
+    const applied = await draining([node]);
+    const drain = started(() => activities.drain(refOf(applied), 0));
+    for (const pod of some) await c.eventuallyEvacuating(pod);
+    await drain.cancelled();
+    await admit();
   });
 });
 

@@ -5,6 +5,7 @@ import type { Sandbox } from '../../../sandbox/sandbox.ts';
 import { activitiesOn, performed, performedTwice, refOf } from '../../kit/activity.ts';
 import { pods } from '../../kit/builders.ts';
 import { testCluster, type TestCluster } from '../../kit/cluster.ts';
+import { withMembers } from '../../kit/withMembers.ts';
 import { releaseSandbox, testSandbox } from '../../kit/sandbox.ts';
 
 let sandbox: Sandbox;
@@ -42,6 +43,21 @@ test('an Evacuation with only our finalizer is removed', async () => {
   await c.applied(c.evacuation(pod));
   await performedTwice(c, withdraw);
   expect(await c.evacuationOf(pod)).toBeUndefined();
+});
+
+test('an Evacuation of a pod that the informer does not show, or not on its node, is removed', async () => {
+  const { pod, node, applied } = await completing();
+  await c.applied(c.evacuation(pod));
+  const { spec, ...rest } = pod;
+  const { nodeName: _, ...unbound } = spec;
+  for (const shown of [undefined, { ...rest, spec: unbound } as Pod]) {
+    await c.applied(c.evacuation(pod));
+    const behind = withMembers(c.cluster.pods, { get: () => shown });
+    const { activities } = activitiesOn({ cluster: { ...c.cluster, pods: behind } });
+    await performed(() => activities.removeEvacuations(refOf(applied)));
+    expect(await c.evacuationOf(pod)).toBeUndefined();
+  }
+  expect(c.podsOf(node)).toHaveLength(1);
 });
 
 test('a call that has used its time says so, and the next one continues', async () => {

@@ -24,13 +24,14 @@ function monitored() {
     },
   };
   const lifecycle = { use: () => undefined, requests, evictions: ignored, evictionsOf: () => [] };
-  const cluster = { lifecycle, maintenances: ignored };
+  const clock = { now: new Date('2026-11-25T12:00:10Z') };
+  const cluster = { kube: { now: () => clock.now }, lifecycle, maintenances: ignored };
   const monitor = new ServingMonitor({ cluster, evictionApi: { api: 'auto', responseSeconds: 30 } } as never);
   const reports = { count: 0 };
   const stop = monitor.subscribe(() => (reports.count += 1));
   const changed = (type: 'Added' | 'Updated' | 'Deleted', object: EvictionRequest) =>
     onRequest({ type, key: 'shop/web', object, previous: object } as Change<EvictionRequest>);
-  return { monitor, reports, stop, changed };
+  return { monitor, reports, stop, changed, clock };
 }
 
 const answered = request({ status: { observedGeneration: 1 } });
@@ -53,6 +54,14 @@ describe('a drain that waits for the answer to the request of another one learns
     changed('Added', request());
     changed(type, request({ spec: { ...request().spec, intent } }));
     expect({ ...reports, isWaiting: monitor.isWaiting }).toEqual({ count: 1, isWaiting: false });
+  });
+
+  test('that nobody answers, while the request still exists', () => {
+    const { monitor, changed, clock } = monitored();
+    changed('Added', request());
+    expect(monitor.isWaiting).toBe(true);
+    clock.now = new Date('2026-11-25T12:00:30Z');
+    expect(monitor.isWaiting).toBe(false);
   });
 
   test('nothing once it has ended', () => {

@@ -1,12 +1,13 @@
 import type { Condition, Pod } from '../../../api/core.ts';
 import type { Evacuation } from '../../../api/evacuation.ts';
-import { INSTIGATOR_FINALIZER } from '../../../api/names.ts';
+import { INSTIGATOR_FINALIZER, MAINTENANCE_FINALIZER } from '../../../api/names.ts';
 import { keyOf } from '../../../kube/store.ts';
 import { resources } from '../../../kube/resources.ts';
 import type { Sandbox } from '../../../sandbox/sandbox.ts';
 import { testCluster, type TestCluster } from '../../kit/cluster.ts';
 import { evacuationControllerOn } from '../../kit/evacuationController.ts';
 import { eventually, throughout } from '../../kit/eventually.ts';
+import { rejectCreations } from '../../kit/rejection.ts';
 import { releaseSandbox, testSandbox } from '../../kit/sandbox.ts';
 import { withMembers } from '../../kit/withMembers.ts';
 
@@ -82,6 +83,29 @@ async function computedBudget(
   );
   return key;
 }
+
+test('an eviction that a policy rejects is repeated with a back-off', async () => {
+  const namespace = await c.namespaceNamed(c.named('stubborn'));
+  const admit = await rejectCreations(c.admin, namespace, {
+    apiGroup: '',
+    apiVersion: 'v1',
+    resource: 'pods/eviction',
+    expression: `object.metadata.namespace != '${namespace}'`,
+    message: 'ask the data team first',
+  });
+  await eventually('evictions to be rejected', async () => {
+    const { metadata } = await c.podOn(node, { namespace });
+    const { name, uid = '' } = metadata;
+    await expect(c.admin.evict({ namespace, name, uid })).rejects.toThrow('ask the data team first');
+  });
+  const pod = await c.podOn(node, { namespace });
+  const evacuation = await requestEvacuation(pod);
+  await eventuallyMessage(pod, /ask the data team first/);
+  await throughout('at most the first repetitions', 3_000, () => expect(evictions()).toBeLessThanOrEqual(3));
+  await admit();
+  await eventuallyRemoved(evacuation);
+  await c.podsDeleted(c.podsOf(node));
+});
 
 describe('An Evacuation', () => {
   test('evicts its pod, then is deleted, then loses our finalizer', async () => {
@@ -209,6 +233,27 @@ describe('An Evacuation', () => {
     await c.applied(c.maintenance({ nodes: [drained], stage: 'Drain' }));
     await c.eventuallyGone(pod);
     await c.maintenancesDropped();
+  });
+
+  test('of a cancelled maintenance that is removed before it is completed is withdrawn, and evicts no pod', async () => {
+    const drained = await c.nodeNamed('removed');
+    const app = c.named('app');
+    const pod = await c.podOn(drained, { labels: { app } });
+    const budget = await computedBudget({ app }, { minAvailable: 1 }, 1);
+    const applied = await c.applied(c.maintenance({ nodes: [drained], stage: 'Drain' }));
+    const key = { name: applied.metadata.name };
+    await c.patched(resources.nodeMaintenances, key, { metadata: { finalizers: [MAINTENANCE_FINALIZER] } });
+    await requestEvacuation(pod);
+    await eventuallyMessage(pod, /It can never allow a disruption/);
+    await c.patched(resources.nodeMaintenances, key, { spec: { stage: 'Complete' } });
+    await c.patched(resources.podDisruptionBudgets, budget, { spec: { minAvailable: 0 } });
+    await throughout('the pod stays', 500, () => expect(evictions()).toBe(0));
+    await c.maintenancesDropped();
+    await eventually('the Evacuation to be gone', async () =>
+      expect(await c.evacuationOf(pod)).toBeUndefined(),
+    );
+    expect(evictions()).toBe(0);
+    await c.podsDeleted([pod]);
   });
 
   test('that is cancelled does not evict its pod', async () => {

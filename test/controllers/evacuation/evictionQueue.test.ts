@@ -137,6 +137,36 @@ describe('An eviction is admitted', () => {
     });
   });
 
+  test('without waiting for a pod that several budgets select', () => {
+    const ofTier = { selector: { matchLabels: { tier: 'db' } } };
+    const web = budget({ name: 'web', allowed: 1 });
+    const { queue, changed, woken, removed } = queueFor(web, {
+      ...budget({ name: 'db', allowed: 1 }),
+      spec: ofTier,
+    });
+    const both = pod({ labels: { tier: 'db' } });
+    expect(admissions(queue, 'ab', [both])).toBe('Waiting Admitted');
+    queue.accepted('b');
+    expect(admissions(queue, 'c')).toBe('Waiting');
+    changed(budget({ name: 'web', allowed: 2 }));
+    expect(woken()).toEqual(['c']);
+    expect(admissions(queue, 'c')).toBe('Admitted');
+    removed('db');
+    expect(woken()).toEqual(['a']);
+  });
+
+  test('before an older pod, once another budget selects that one', () => {
+    const { queue, changed, woken } = queueFor(budget({ name: 'web' }));
+    const older = pod({ labels: { tier: 'db' } });
+    admissions(queue, 'ab', [older]);
+    changed({ ...budget({ name: 'db' }), spec: { selector: { matchLabels: { tier: 'db' } } } });
+    changed(budget({ name: 'web', allowed: 1 }));
+    expect(woken()).toEqual(['a']);
+    expect(queue.admit('a', older).kind).toBe('Waiting');
+    expect(woken()).toEqual(['b']);
+    expect(admissions(queue, 'b')).toBe('Admitted');
+  });
+
   test('not while the spec of the budget is newer than its status', () => {
     const edited = budget({ allowed: 3 });
     const { queue, changed } = queueFor({ ...edited, metadata: { ...edited.metadata, generation: 2 } });

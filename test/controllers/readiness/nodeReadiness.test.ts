@@ -235,9 +235,9 @@ describe('a new node with gates', () => {
     const node = await c.nodeNamed('shared', { pool });
     const owners = () =>
       Object.fromEntries(
-        Object.entries(c.cluster.readinesses.get(node)?.gateOwners ?? {}).map(([name, managers]) => [
+        [...(c.cluster.readinesses.get(node)?.gateOwners ?? [])].map(([name, managers]) => [
           name,
-          Object.keys(managers).toSorted(),
+          [...managers.keys()].toSorted(),
         ]),
       );
     const manager = (name: string) => `node-readiness-policy/${name}`;

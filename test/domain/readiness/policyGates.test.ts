@@ -1,7 +1,7 @@
 import { describe, expect, test } from '@jest/globals';
 import fc from 'fast-check';
 import type { Node } from '../../../api/core.ts';
-import type { GateOwners, NodeReadinessGate, ObservedNodeReadiness } from '../../../api/nodeReadiness.ts';
+import type { NodeReadinessGate, ObservedNodeReadiness } from '../../../api/nodeReadiness.ts';
 import type { NodeReadinessPolicy } from '../../../api/nodeReadinessPolicy.ts';
 import {
   type AppliedGate,
@@ -41,10 +41,14 @@ const edited = { generation: 3 };
 const allFields = ['name', 'namespace', 'selector', 'blocksReadiness'];
 const part = ['blocksReadiness'];
 const otherFields = ['name', 'namespace', 'selector'];
-const readinessWith = (gates: NodeReadinessGate[], gateOwners: GateOwners): ObservedNodeReadiness => ({
+const mapOf = <T>(entries: Readonly<Record<string, T>>) => new Map(Object.entries(entries));
+const readinessWith = (
+  gates: NodeReadinessGate[],
+  owners: Record<string, Record<string, string[]>>,
+): ObservedNodeReadiness => ({
   metadata: { name: 'n1' },
   spec: { readinessGates: gates },
-  gateOwners,
+  gateOwners: new Map(Object.entries(owners).map(([name, managers]) => [name, mapOf(managers)])),
 });
 
 describe('a policy applies its gates', () => {
