@@ -127,11 +127,7 @@ export async function recordResult(deps: Deps, ref: MaintenanceRef, result: Cond
  * Records how the maintenance of a node ended, unless another result was recorded since `maintenance` was read: a user may have advanced the node.
  * Resolves with true if the object has the result.
  */
-async function recordEnd(
-  deps: Deps,
-  maintenance: NodeMaintenance,
-  result: ConditionFacts,
-): Promise<boolean> {
+async function recordEnd(deps: Deps, maintenance: NodeMaintenance, result: ConditionFacts): Promise<boolean> {
   const decidedFrom = nodeResultOf(maintenance);
   const now = deps.cluster.kube.now().toISOString();
   const updated = await updateStatus(deps, refTo(maintenance), (status) =>

@@ -4,7 +4,14 @@ import { isTrue } from '../common/conditions.ts';
 import { hasStarted, isCompleted, isDrained, stageOf } from '../common/stage.ts';
 import { needsReboot } from '../reboot/nodeReboot.ts';
 import { jobsNotEnabledMessage } from './conditions.ts';
-import { awaitNode, awaitUntil, type NodeStepFacts, type Milestone, type NodeStep, type Phase } from './nodeFacts.ts';
+import {
+  awaitNode,
+  awaitUntil,
+  type NodeStepFacts,
+  type Milestone,
+  type NodeStep,
+  type Phase,
+} from './nodeFacts.ts';
 import {
   isCancelled,
   nodeResultOf,

@@ -214,6 +214,19 @@ describe('while another run has the window open', () => {
       requests: { paused: true, approvedNodes: [node] },
     });
   });
+
+  test('but another opening has none of them', async () => {
+    const next = {
+      workflowId: `${windowWorkflowIdOf(name)}-2025-11-09T06:30:00Z`,
+      startedAt: '2025-11-09T06:31:00.000Z',
+      scheduledAt: '2025-11-09T06:30:00.000Z',
+      runId: 'run-8',
+    };
+    expect(await performed(() => open(next))).not.toHaveProperty('requests');
+    const active = (await windowNow())?.status?.active;
+    expect(active).toMatchObject({ runId: 'run-8', nodes: [] });
+    expect(active).not.toHaveProperty('requests');
+  });
 });
 
 describe('users who open a window must be allowed to maintain its nodes', () => {

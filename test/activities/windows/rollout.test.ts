@@ -16,7 +16,7 @@ import { windowWorkflowIdOf, workflowIdOf } from '../../kit/temporalNames.ts';
 import type { NodeMaintenance } from '../../../api/nodeMaintenance.ts';
 import { newWindowMaintenance } from '../../../domain/windows/windowMaintenance.ts';
 import { isTrue } from '../../../domain/common/conditions.ts';
-import { workResultOf } from '../../../domain/windows/nodeResult.ts';
+import { advanceRequested, workResultOf } from '../../../domain/windows/nodeResult.ts';
 import { emptyStatus } from '../../../domain/maintenance/status.ts';
 import { kubeletRenewTimeMs } from '../../../kube/kubeletLease.ts';
 import { microTime } from '../../../kube/leaseRecord.ts';
@@ -24,9 +24,10 @@ import { resources, versionOf } from '../../../kube/resources.ts';
 import type { Sandbox } from '../../../sandbox/sandbox.ts';
 import { activitiesOn, performed, started, testRunId } from '../../kit/activity.ts';
 import { testCluster, type TestCluster } from '../../kit/cluster.ts';
-import { eventually, eventuallyHolds } from '../../kit/eventually.ts';
+import { eventually, eventuallyHolds, throughout } from '../../kit/eventually.ts';
 import { sendHeartbeats } from '../../kit/heartbeats.ts';
 import { releaseSandbox, testSandbox } from '../../kit/sandbox.ts';
+import { withMembers } from '../../kit/withMembers.ts';
 
 /** No workflow runs the NodeMaintenances: the tests write their status. */
 let sandbox: Sandbox;
@@ -460,6 +461,32 @@ describe('a window', () => {
     const step = await rolledOut(window, afterEnd, ({ kind }) => kind === 'Over');
     expect(stateIn(step)).toMatchObject({ done: 0, failed: [], inProgress: [], remaining: 1 });
     expect(await maintenancesOf(window)).toEqual([]);
+  });
+
+  test('with CancelCurrent does not cancel a node that a user advances at that moment', async () => {
+    const window = await windowOf(1, { onWindowEnd: 'CancelCurrent' });
+    const [node = ''] = window.nodes;
+    await rolledOut(window, {}, inProgress(node));
+    const maintenance = await onlyMaintenanceOf(window);
+    await written(maintenance, { conditions: [is('Drained')] });
+    const advanced = { ...advanceRequested, lastTransitionTime: new Date().toISOString() };
+    let hasAdvanced = false;
+    const { kube } = c.cluster;
+    const get: typeof kube.get = async (resource, key, ...options) => {
+      if (!hasAdvanced && key.name === maintenance.metadata.name) {
+        hasAdvanced = true;
+        await written(maintenance, { conditions: [is('Drained'), advanced] });
+      }
+      return kube.get(resource, key, ...options);
+    };
+    const ofWorker = activitiesOn({ cluster: { ...c.cluster, kube: withMembers(kube, { get }) } }).activities;
+    await recorded(window, { ended: true });
+    const rollout = started(() => ofWorker.rollOut(window, requests({ ended: true }), undefined));
+    await eventually('the node to be advanced', () => expect(hasAdvanced).toBe(true));
+    await throughout('the result stays', 500, async () =>
+      expect(nodeResultOf(await onlyMaintenanceOf(window))).toMatchObject({ reason: 'Advanced' }),
+    );
+    await rollout.cancelled();
   });
 
   test('waits for a node that is not ready, counting from its first observation', async () => {

@@ -215,6 +215,26 @@ describe('a NodeReadiness', () => {
     expect(await gatesOf(node)).toEqual(['theirs']);
   });
 
+  test('keeps the field managers of its gates, by which the worker decides which ones stay', async () => {
+    const node = await gatedNode();
+    const expected = denied(mallory, node);
+    const asManager = (manager: string) => ['apply', '--server-side', '--field-manager', manager];
+    const { metadata } = (await c.admin.get(resources.nodeReadinesses, { name: node })) as KubeObject & {
+      metadata: { managedFields?: object[] };
+    };
+    const forged = (managedFields: object[]) => patched(mallory, node, { metadata: { managedFields } });
+    const ofPolicy = { manager: 'node-readiness-policy/none', operation: 'Apply' };
+    const withManager = (metadata.managedFields ?? []).map((entry) => ({ ...entry, ...ofPolicy }));
+    // The same gate, as another owner: it would stay when its owner removes it.
+    expect(await as(mallory, [...asManager('m'), '-f', '-'], nodeReadiness(node, 'theirs'))).toMatchObject(
+      expected,
+    );
+    expect(await forged(withManager)).toMatchObject(expected);
+    expect(await forged([{}])).toMatchObject(expected);
+    expect(await gatesOf(node)).toEqual(['theirs']);
+    await succeeds(kubectl([...asManager('another'), '-f', '-'], nodeReadiness(node, 'theirs')));
+  });
+
   test('is gated and opened by a component with the role for that, which may not delete the node', async () => {
     const node = await c.nodeNamed('n');
     await eventuallyOpen(node);

@@ -18,11 +18,13 @@ import {
 } from '../../../domain/windows/decideWindow.ts';
 import { nodeCancelled, nodeFailed, nodeSucceeded } from '../../../domain/windows/nodeResult.ts';
 import type { NodeStep } from '../../../domain/windows/nodeFacts.ts';
+import { closingProblem } from '../../../domain/windows/openWindow.ts';
 import { decideNodeStep } from '../../../domain/windows/nodeStep.ts';
 import { nodeStepInput } from '../../../domain/windows/nodeStepInput.ts';
 import { newWindowMaintenance, windowMaintenanceOf } from '../../../domain/windows/windowMaintenance.ts';
 
 const nowMs = Date.parse('2026-11-21T12:00:00Z');
+const before = '2026-11-21T08:00:00Z';
 const end = '2026-11-21T16:00:00Z';
 
 const windowWith = (
@@ -373,6 +375,16 @@ describe('for every input', () => {
       if (!canClose) return;
       expect([pause, resume]).toEqual([[], []]);
       if (input.phase.policy !== 'Hold') expect(state.inProgress).toEqual([]);
+    });
+  });
+
+  test('an open window that can close may be closed with the progress that it publishes', () => {
+    holds((input) => {
+      const { canClose, progress } = decideWindow(input);
+      if (!canClose || input.phase.isEnding || input.phase.policy === 'Hold') return;
+      const active = { workflowId: 'w', runId: 'r', nodes: [], start: before, end };
+      const status = { conditions: [], observedGeneration: 1, active, progress };
+      expect(closingProblem({ ...input.window, status }, nowMs)).toBeUndefined();
     });
   });
 

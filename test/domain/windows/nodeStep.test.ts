@@ -364,9 +364,29 @@ describe('a node of a window', () => {
       want: waitForUncordon,
     },
     {
-      when: 'is cancelled if its Node was deleted',
-      given: { node: 'Absent', conditions: drained, job: succeeded },
+      when: 'is cancelled if its Node was deleted before its Job started',
+      given: { node: 'Absent', conditions: drained },
       want: { kind: 'Cancel' },
+    },
+    {
+      when: 'waits for another Node of its name if its Node was deleted after its Job had started',
+      given: { node: 'Absent', conditions: drained, job: succeeded, waitingSince: nowMs - 59_000 },
+      want: { kind: 'AwaitNode', message: 'the Node was deleted after its Job had started' },
+    },
+    {
+      when: 'is cancelled if no other Node comes within the time that a node may take to be ready',
+      given: { node: 'Absent', conditions: drained, job: succeeded, waitingSince: nowMs - 61_000 },
+      want: { kind: 'Cancel' },
+    },
+    {
+      when: 'is cancelled if its Node was deleted, at the end of a window that cancels',
+      given: { node: 'Absent', conditions: drained, job: succeeded, policy: 'Cancel' },
+      want: { kind: 'Cancel' },
+    },
+    {
+      when: 'that failed because its Node was replaced loses its Job, which would work on the new Node',
+      given: { conditions: [condition(nodeFailed('NodeReplaced', ''))], job: job(100) },
+      want: { kind: 'DeleteJob' },
     },
     {
       when: 'is cancelled if its Node was recreated before its Job started',

@@ -261,6 +261,13 @@ describe('no node starts', () => {
         'rollout.maxFailures is 1, and 1 node failed (n2): check these nodes, then advance them or delete their NodeMaintenances.',
     },
     {
+      when: 'after the failure of a node that was deleted since, or that the window selects no more',
+      given: { outcomes: { gone: failed }, rollout: { maxUnavailable: 4 } },
+      reason: 'TooManyFailures',
+      message:
+        'rollout.maxFailures is 1, and 1 node failed (gone): check these nodes, then advance them or delete their NodeMaintenances.',
+    },
+    {
       when: 'before the window is approved',
       given: { approval: 'PerWindow' },
       reason: 'ApprovalNeeded',
