@@ -66,17 +66,13 @@ async function run(verb: string, options: Options): Promise<number> {
   }
 }
 
-const answerTimeoutMs = 5_000;
-
 async function withTemporal(
   settings: TemporalSettings,
   { prune }: Options,
   work: (deps: Parameters<typeof compare>[0]) => Promise<number>,
 ): Promise<number> {
   const { connectionOptions, namespace, dataConverter } = settings;
-  const connection = await explainFailure(settings, () =>
-    Connection.connect({ ...connectionOptions, connectTimeout: answerTimeoutMs }),
-  );
+  const connection = await explainFailure(settings, () => Connection.connect(connectionOptions));
   try {
     const client = new Client({ connection, namespace, dataConverter });
     return await explainFailure(settings, () => work({ connection, client, namespace, prune }));

@@ -60,10 +60,10 @@ export function podPriorityOf(pod: Pod): number {
 }
 
 const defaultGracePeriodSeconds = 30;
-/** Ten years. The apiserver accepts periods beyond the last date that can be written. */
-const maxGracePeriodSeconds = 10 * 365 * 86_400;
+/** 68 years. The apiserver accepts periods beyond the last date that can be written. */
+const maxGracePeriodSeconds = 2 ** 31 - 1;
 
-/** Returns the termination grace period of the pod, at most ten years. */
+/** Returns the termination grace period of the pod, at most 68 years. */
 export function gracePeriodSecondsOf(pod: Pod): number {
   return Math.min(pod.spec.terminationGracePeriodSeconds ?? defaultGracePeriodSeconds, maxGracePeriodSeconds);
 }

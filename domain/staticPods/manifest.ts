@@ -27,19 +27,15 @@ const builtInPriorities: Readonly<Record<string, number>> = {
   'system-node-critical': 2_000_001_000,
 };
 
-/** Decades: the time at which a longer period ends may be no date. The kubelet takes a negative period for the shortest one. */
-const maxGracePeriodSeconds = 2_147_483_647;
-
 /** Returns the manifest that a parsed file contains; undefined if it is no pod with a name. */
 export function manifestOf(file: string, content: unknown): Manifest | undefined {
   const { kind, metadata, spec } = recordOf(content);
   const { name, namespace, labels, annotations } = recordOf(metadata);
   const { priority, priorityClassName, terminationGracePeriodSeconds: grace } = recordOf(spec);
   if (kind !== 'Pod' || typeof name !== 'string' || name === '') return undefined;
+  // The kubelet takes a negative period for the shortest one.
   const terminationGracePeriodSeconds =
-    typeof grace === 'number' && Number.isFinite(grace)
-      ? Math.min(Math.max(0, grace), maxGracePeriodSeconds)
-      : undefined;
+    typeof grace === 'number' && Number.isFinite(grace) ? Math.max(0, grace) : undefined;
   return {
     file,
     name,
