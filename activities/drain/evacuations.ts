@@ -21,9 +21,9 @@ import { byNode, byPodUid, type Cluster } from '../../kube/cluster.ts';
 import { isRejection, KubeError } from '../../kube/errors.ts';
 import { setFinalizers } from '../../kube/evacuationFinalizers.ts';
 import { resources } from '../../kube/resources.ts';
-import { trimPod } from '../../kube/transform.ts';
 import type { MaintenanceRef, Unfinished } from '../contract.ts';
 import type { Deps } from '../deps.ts';
+import { cachedPod, latestPod } from './latestPod.ts';
 import { type OtherDrains, othersThatNeed } from './otherDrains.ts';
 import { withdrawRequests } from './requestRemoval.ts';
 import { isCompleting, isDraining, namesOf, nodesOf } from '../view.ts';
@@ -206,7 +206,7 @@ export async function removeEvacuations(
     concurrentWrites,
     items.filter(isInstigated),
     async (evacuation) => {
-      const pod = await latestPodOf(cluster, evacuation);
+      const pod = await podOf(cluster, evacuation);
       // The evacuation controller deletes an Evacuation whose pod is gone.
       if (pod === undefined || !names.has(pod.spec.nodeName ?? '')) return;
       if (isUnneeded(evacuation, pod, { cluster, others })) await withdraw(cluster, evacuation);
@@ -235,22 +235,12 @@ function isCancellable({ status }: Evacuation): boolean {
   return status?.evacuationCancellationPolicy !== 'Forbid';
 }
 
-/**
- * Returns the pod of an Evacuation. It is read from the apiserver unless the informer shows it on a node: another worker, whose informer is ahead of
- * this one, may have created the Evacuation.
- */
-async function latestPodOf(
-  { kube, pods }: Cluster,
-  { metadata, spec: { podRef } }: Evacuation,
-): Promise<Pod | undefined> {
-  const { namespace = '', deletionTimestamp } = metadata;
-  const isIt = (pod: Pod | undefined) => pod?.metadata.uid === podRef.uid;
-  const cached = pods.get(`${namespace}/${podRef.name}`);
-  if (isIt(cached) && cached?.spec.nodeName !== undefined) return cached;
-  if (deletionTimestamp !== undefined) return undefined;
-  const raw = await kube.get(resources.pods, { namespace, name: podRef.name });
-  const latest = raw && trimPod(raw);
-  return isIt(latest) ? latest : undefined;
+/** Returns the pod of an Evacuation; undefined if it is gone. The evacuation controller completes the deletion of an Evacuation whose pod is gone. */
+async function podOf(cluster: Cluster, { metadata, spec: { podRef } }: Evacuation): Promise<Pod | undefined> {
+  const requested = { namespace: metadata.namespace ?? '', ...podRef };
+  return metadata.deletionTimestamp === undefined
+    ? latestPod(cluster, requested)
+    : cachedPod(cluster, requested);
 }
 
 /**

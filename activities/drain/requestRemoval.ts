@@ -1,4 +1,3 @@
-import type { Pod } from '../../api/core.ts';
 import type { EvictionRequest } from '../../api/lifecycle.ts';
 import { FIELD_MANAGER, NODE_MAINTENANCE } from '../../api/names.ts';
 import type { NodeMaintenance } from '../../api/nodeMaintenance.ts';
@@ -8,6 +7,7 @@ import type { Cluster } from '../../kube/cluster.ts';
 import { withdrawRequest } from '../../kube/evictionRequests.ts';
 import { ignoreConflict, isKubeError } from '../../kube/errors.ts';
 import { resources } from '../../kube/resources.ts';
+import { latestPod } from './latestPod.ts';
 import { type OtherDrains, othersThatNeed } from './otherDrains.ts';
 
 const concurrentWrites = 24;
@@ -29,14 +29,13 @@ export async function withdrawRequests(
   endsAt: number,
 ): Promise<number> {
   const requests = (await listRequests(cluster)).filter((one) => isOurs(one) && isLive(one));
-  const onNodes = requests.flatMap((request) => {
-    const pod = podOf(cluster, request);
-    return pod !== undefined && nodes.has(pod.spec.nodeName ?? '') ? [{ request, pod }] : [];
-  });
   return forEachBounded(
     concurrentWrites,
-    onNodes,
-    async ({ request, pod }) => {
+    requests,
+    async (request) => {
+      const { metadata, spec } = request;
+      const pod = await latestPod(cluster, { namespace: metadata.namespace ?? '', ...spec.target.pod });
+      if (pod === undefined || !nodes.has(pod.spec.nodeName ?? '')) return;
       const needing = othersThatNeed(cluster, others, pod);
       if (needing.length === 0) await withdrawRequest(cluster.kube, request);
       else await leaveTo(cluster, request, { from: maintenance, to: needing });
@@ -53,12 +52,6 @@ async function listRequests({ kube }: Cluster): Promise<EvictionRequest[]> {
     if (!isKubeError(error, 'NotFound', 'Forbidden')) throw error;
     return [];
   }
-}
-
-function podOf({ pods }: Cluster, { metadata, spec }: EvictionRequest): Pod | undefined {
-  const { name, uid } = spec.target.pod;
-  const pod = pods.get(`${metadata.namespace}/${name}`);
-  return pod?.metadata.uid === uid ? pod : undefined;
 }
 
 /** Replaces the maintenance as the owner: the request must not be deleted with it. */

@@ -160,6 +160,9 @@ async function fail(
   const isJobExpected = reason === 'JobDeleted';
   if (isJobExpected && (await readWorkJob(deps.cluster.kube, possibleJobRef(maintenance))) !== undefined)
     return;
+  // A user may have advanced the node: then nobody is told that it failed.
+  const found = await deps.cluster.kube.get(resources.nodeMaintenances, { name: maintenance.metadata.name });
+  if (found === undefined || !isSameResult(nodeResultOf(found), nodeResultOf(maintenance))) return;
   const now = deps.cluster.kube.now().toISOString();
   const about = notifiedMaintenanceOf(maintenance);
   // Enqueued first: once the failure is recorded, no other pass reports it.

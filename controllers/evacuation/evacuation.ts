@@ -1,5 +1,6 @@
 import type { Pod } from '../../api/core.ts';
 import type { Evacuation } from '../../api/evacuation.ts';
+import type { NodeMaintenance } from '../../api/nodeMaintenance.ts';
 import { compareNames } from '../../domain/common/names.ts';
 import { podName } from '../../domain/common/pod.ts';
 import {
@@ -13,7 +14,7 @@ import {
 } from '../../domain/evacuation/evacuation.ts';
 import { type EvacuationOutcome, outcomeOf } from '../../domain/evacuation/outcome.ts';
 import { byPodUid, type FencedCluster } from '../../kube/cluster.ts';
-import { ignoreNotFound } from '../../kube/errors.ts';
+import { ignoreConflict } from '../../kube/errors.ts';
 import { setFinalizers } from '../../kube/evacuationFinalizers.ts';
 import { aboutPod, type EventRecorder } from '../../kube/events.ts';
 import type { Log } from '../../kube/log.ts';
@@ -230,13 +231,19 @@ export class EvacuationController {
   async #withdrawOrphan(key: string, evacuation: Evacuation, pod: Pod): Promise<void> {
     const { kube, nodes, maintenances } = this.#cluster;
     const node = nodes.get(pod.spec.nodeName ?? '');
-    if (!this.#cancelled.has(key) || node === undefined || isDrainCancelled(node, maintenances.list()))
-      return;
-    const { name, namespace = '', uid = '', deletionTimestamp } = evacuation.metadata;
+    if (node === undefined || !this.#cancelled.has(key)) return;
+    const isOrphan = (all: readonly NodeMaintenance[]) =>
+      isDrainCancelled(node, all, true) && !isDrainCancelled(node, all);
+    if (!isOrphan(maintenances.list())) return;
+    // The informers may not show yet that another maintenance drains the node.
+    if (!isOrphan((await kube.list(resources.nodeMaintenances)).items)) return;
+    const { name, namespace = '', uid = '', resourceVersion, deletionTimestamp } = evacuation.metadata;
     if (deletionTimestamp === undefined)
-      await kube.delete(resources.evacuations, { namespace, name }, { uid }).catch(ignoreNotFound);
+      await kube
+        .delete(resources.evacuations, { namespace, name }, { uid, resourceVersion })
+        .catch(ignoreConflict);
     else if (isInstigated(evacuation))
-      await setFinalizers(kube, evacuation, finalizersOfOthers(evacuation.metadata)).catch(ignoreNotFound);
+      await setFinalizers(kube, evacuation, finalizersOfOthers(evacuation.metadata)).catch(ignoreConflict);
   }
 
   async #evacuate(key: string, evacuation: Evacuation, pod: Pod): Promise<Requeue | undefined> {

@@ -221,7 +221,8 @@ export class EvictionQueue implements EvictionSlots {
     const budget = this.#budgets.get(budgetKey);
     const waiting = this.#waiting.get(budgetKey);
     if (budget === undefined || waiting === undefined) return;
-    for (const [key, { pod }] of waiting) if (bypassesBudget(pod, budget)) this.#wake(key);
+    for (const [key, { pod, isEvictable }] of waiting)
+      if (isEvictable && bypassesBudget(pod, budget)) this.#wake(key);
     const first = this.#firstOf(budgetKey);
     if (first !== undefined && this.#allowsEviction(budget)) this.#wake(first);
   }

@@ -221,7 +221,9 @@ export class ImperativeResponder {
   #isCancelled({ key, eviction, pod }: Assignment): boolean {
     const { nodes, maintenances } = this.#deps.cluster;
     const node = nodes.get(pod?.spec.nodeName ?? '');
-    const isCancelled = node !== undefined && isAboutToBeCancelled(eviction, node, maintenances.list());
+    const isCancelled =
+      node !== undefined &&
+      isAboutToBeCancelled(eviction, node, maintenances.list(), this.#cancelled.has(key));
     if (isCancelled) this.#cancelled.add(key);
     else this.#cancelled.delete(key);
     return isCancelled;

@@ -123,22 +123,19 @@ export function isAboutToBeWithdrawn(
 ): boolean {
   const isOurs = isInstigated(evacuation) && finalizersOfOthers(evacuation.metadata).length === 0;
   if (!isOurs || evacuation.status?.evacuationCancellationPolicy === 'Forbid') return false;
-  return isDrainCancelled(node, maintenances) || (wasCancelled && !isDrained(node, maintenances));
+  return isDrainCancelled(node, maintenances, wasCancelled);
 }
 
-/** Reports whether no maintenance drains the node any more, and one of the node completes. */
+/** Reports whether no maintenance drains the node any more, and one of the node completes, or did when it was removed (`wasCancelled`). */
 export function isDrainCancelled(
   node: Pick<Node, 'metadata'>,
   maintenances: readonly NodeMaintenance[],
+  wasCancelled = false,
 ): boolean {
   const completing = maintenances.filter((one) => stageOf(one) === 'Complete' && !isCompleted(one));
   // Most of the time none is: the selectors need not be compared with the node.
-  if (!completing.some(({ spec }) => selectsNode(spec.nodeSelector, node))) return false;
-  return !isDrained(node, maintenances);
-}
-
-function isDrained(node: Pick<Node, 'metadata'>, maintenances: readonly NodeMaintenance[]): boolean {
-  return maintenances.some((one) => stageOf(one) === 'Drain' && holdsNode(one, node));
+  if (!wasCancelled && !completing.some(({ spec }) => selectsNode(spec.nodeSelector, node))) return false;
+  return !maintenances.some((one) => stageOf(one) === 'Drain' && holdsNode(one, node));
 }
 
 /** Prefix of the finalizers of instigators, followed by the name of the instigator. */

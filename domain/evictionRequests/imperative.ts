@@ -38,16 +38,18 @@ interface Situation {
 
 /**
  * Reports whether the eviction was cancelled by those who asked for it: node maintenance alone requests it, no maintenance drains the node of the pod any
- * more, and one of the node completes. The withdrawal needs Temporal, and may come late.
+ * more, and one of the node completes. The withdrawal needs Temporal, and may come late. What was cancelled (`wasCancelled`) stays so if the maintenance
+ * is removed before it is completed.
  */
 export function isAboutToBeCancelled(
   eviction: Pick<LifecycleEviction, 'status'>,
   node: Pick<Node, 'metadata'>,
   maintenances: readonly NodeMaintenance[],
+  wasCancelled = false,
 ): boolean {
   const requesters = activeRequesters(eviction);
   const isOurs = requesters.length > 0 && requesters.every((name) => name === MAINTENANCE_REQUESTER);
-  return isOurs && isDrainCancelled(node, maintenances);
+  return isOurs && isDrainCancelled(node, maintenances, wasCancelled);
 }
 
 /** Reports whether the pod has evacuators by its annotations: the admission server rejects its eviction until they have done their work. */

@@ -4,14 +4,7 @@ import { isTrue } from '../common/conditions.ts';
 import { hasStarted, isCompleted, isDrained, stageOf } from '../common/stage.ts';
 import { needsReboot } from '../reboot/nodeReboot.ts';
 import { jobsNotEnabledMessage } from './conditions.ts';
-import {
-  awaitNode,
-  awaitUntil,
-  type NodeStepFacts,
-  type Milestone,
-  type NodeStep,
-  type Phase,
-} from './nodeFacts.ts';
+import { awaitNode, type NodeStepFacts, type Milestone, type NodeStep, type Phase } from './nodeFacts.ts';
 import {
   isCancelled,
   nodeResultOf,
@@ -31,7 +24,7 @@ import { isJobRunning } from '../common/job.ts';
  * | phase                     | stage    | Succeeded        | other conditions                   | step                             |
  * |---------------------------|----------|------------------|------------------------------------|----------------------------------|
  * | deleteJobOfUncordonedNode | Complete |                  | Job running                        | DeleteJob                        |
- * | deleteJobOfReplacedNode   |          | False            | Node was recreated, Job running    | DeleteJob                        |
+ * | deleteJobOfReplacedNode   |          | NodeReplaced     | Job running                        | DeleteJob                        |
  * | reportFailure             |          | False            |                                    | Failed                           |
  * | awaitJobPermission        | Drain    |                  | work Job, Jobs are not permitted   | Wait                             |
  * | endCancelledJob           |          | False, Cancelled | Job exists, node cordoned          | DeleteJob, Wait, Fail            |
@@ -40,8 +33,7 @@ import { isJobRunning } from '../common/job.ts';
  * | uncordon                  | Drain    | True or Cancelled|                                    | Complete; Wait while Job running |
  * | finishCancelled           | Complete | False, Cancelled |                                    | DeleteMaintenance                |
  * | finishSucceeded           | Complete | True             |                                    | Succeeded, DeleteMaintenance     |
- * | handleMissingNode         |          |                  | Node deleted or recreated          | DeleteMaintenance, Cancel, Fail; |
- * |                           |          |                  |                                    | AwaitNode if the work started    |
+ * | handleMissingNode         |          |                  | Node deleted or recreated          | DeleteMaintenance, Cancel, Fail  |
  * | repeatRestored            | Complete | absent           | restored without its status        | DeleteMaintenance                |
  * | finishReboot              |          | absent, Unknown  | other boot ID                      | FinishReboot                     |
  * | detectEarlyCompletion     | Complete | absent           | drain or work not finished         | Fail                             |
@@ -187,27 +179,19 @@ function finishSucceeded({ result, revision, node, work, openedAtMs }: NodeStepF
 }
 
 function handleMissingNode(facts: NodeStepFacts): NodeStep | undefined {
-  const { node, isComplete, job, workResult, work, policy } = facts;
+  const { node, isComplete, job, result, workResult, work } = facts;
   if (node.kind === 'Present') return undefined;
   if (isComplete) return { kind: 'DeleteMaintenance' };
   const workHasStarted = job !== undefined || workResult !== undefined;
-  if (!workHasStarted || (node.kind === 'Absent' && policy === 'Cancel')) return { kind: 'Cancel' };
-  const event = work === 'Reboot' ? 'its reboot was requested' : 'its Job had started';
-  if (node.kind === 'Absent') return awaitRecreation(facts, event);
+  const isAdvanced = node.kind === 'Absent' && result?.status === 'Unknown';
+  if (node.kind === 'Unselected' || !workHasStarted || isAdvanced) return { kind: 'Cancel' };
   // Work that makes its Node be recreated would do so forever, if the window maintained each new Node at once.
+  const event = work === 'Reboot' ? 'its reboot was requested' : 'its Job had started';
   return {
     kind: 'Fail',
     reason: nodeReplaced,
-    message: `the Node was recreated after ${event}: check the node, then delete the NodeMaintenance to let the window maintain the new Node`,
+    message: `the Node was ${node.kind === 'Absent' ? 'deleted' : 'recreated'} after ${event}: check the node, then delete the NodeMaintenance to let the window maintain the new Node`,
   };
-}
-
-/** Waits for the new Node, as long as for a node that is not ready. It may never come: then nothing is left to maintain. */
-function awaitRecreation(facts: NodeStepFacts, event: string): NodeStep {
-  const message = `the Node was deleted after ${event}`;
-  const failure = { reason: nodeReplaced, message };
-  const step = awaitUntil(facts, message, { at: -Infinity, seconds: facts.readyTimeoutSeconds, failure });
-  return step.kind === 'Fail' ? { kind: 'Cancel' } : step;
 }
 
 function repeatRestored({ isUncordoned, result, maintenance }: NodeStepFacts): NodeStep | undefined {

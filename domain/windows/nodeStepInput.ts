@@ -19,8 +19,10 @@ export type ObservedNode =
       /** A readiness gate is not ready, although the node has no taint for it yet. */
       isMissingReadinessTaint: boolean;
     }
-  /** The Node does not exist, or the NodeMaintenance does not select it. */
+  /** The Node does not exist. */
   | { kind: 'Absent' }
+  /** The NodeMaintenance does not select the Node, or belongs to none. */
+  | { kind: 'Unselected' }
   /** Another Node has its name. */
   | { kind: 'Recreated' };
 
@@ -94,19 +96,27 @@ export function nodeStepInput(
   { windowMaintenance, node, job, ...observed }: NodeObjects,
   { revision, ...context }: StepContext,
 ): NodeStepInput {
-  const { maintenance, nodeUid } = windowMaintenance;
+  const { maintenance } = windowMaintenance;
   const { lastHeartbeatMs, isMissingReadinessTaint = false, agent = 'NotRunning', waitingSince } = observed;
-  const isRecreated = node !== undefined && node.metadata.uid !== nodeUid;
   return {
     ...context,
     maintenance,
     node: belongsToNode(windowMaintenance, node)
       ? { kind: 'Present', node, lastHeartbeatMs, isMissingReadinessTaint }
-      : { kind: isRecreated ? 'Recreated' : 'Absent' },
+      : { kind: missingKind(windowMaintenance, node) },
     work: workTypeOf(maintenance),
     revision: windowMaintenance.revision === revision ? 'Current' : 'Outdated',
     job,
     agent,
     waitingSince,
   };
+}
+
+function missingKind(
+  { node: name, nodeUid }: WindowMaintenance,
+  node: Node | undefined,
+): 'Absent' | 'Unselected' | 'Recreated' {
+  if (name === '') return 'Unselected';
+  if (node === undefined) return 'Absent';
+  return node.metadata.uid === nodeUid ? 'Unselected' : 'Recreated';
 }

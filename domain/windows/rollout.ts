@@ -309,9 +309,16 @@ const notRebootableCauses: readonly (readonly [NotRebootableReason, (nodes: stri
   ['BootIdUnknown', (nodes) => `The kubelet of ${nodes} has not reported a boot ID: check it`],
 ];
 
-function otherTopologyDomain({ inDomain, rollout, inProgress, failed }: RolloutFacts): Wait | undefined {
+function otherTopologyDomain({
+  nodes: selected,
+  inDomain,
+  rollout,
+  inProgress,
+  failed,
+}: RolloutFacts): Wait | undefined {
   if (inDomain.length > 0) return undefined;
-  const nodes = listed([...inProgress, ...failed]);
+  const names = new Set(selected.map(({ name }) => name));
+  const nodes = listed([...inProgress, ...failed.filter((name) => names.has(name))]);
   return wait(
     'TopologyDomain',
     `Only nodes with the same ${rollout.topologyKey} are maintained at the same time: ${nodes} must return to service first.`,

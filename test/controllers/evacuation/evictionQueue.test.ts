@@ -155,6 +155,17 @@ describe('An eviction is admitted', () => {
     expect(woken()).toEqual(['a']);
   });
 
+  test('and without waking itself, if one of its budgets would ignore it', () => {
+    const always = budget({ name: 'web', policy: 'AlwaysAllow' });
+    const { queue, woken, removed } = queueFor(always, budget({ name: 'db' }));
+    const both = pod({ ready: false });
+    expect(admissions(queue, 'a', [both])).toBe('Waiting');
+    expect(woken()).toEqual([]);
+    removed('db');
+    expect(woken()).toEqual(['a']);
+    expect(admissions(queue, 'a', [both])).toBe('Admitted');
+  });
+
   test('before an older pod, once another budget selects that one', () => {
     const { queue, changed, woken } = queueFor(budget({ name: 'web' }));
     const older = pod({ labels: { tier: 'db' } });

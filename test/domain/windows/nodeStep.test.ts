@@ -58,7 +58,7 @@ const terminating = (startedSecondsAgo: number, deletedSecondsAgo: number): Job 
 });
 
 type Differs = Partial<Omit<NodeStepInput, 'maintenance' | 'node'>> & {
-  node?: Node | 'Absent' | 'Recreated';
+  node?: Node | 'Absent' | 'Unselected' | 'Recreated';
   lastHeartbeatMs?: number;
   isMissingReadinessTaint?: boolean;
   stage?: NodeMaintenanceStage;
@@ -369,18 +369,13 @@ describe('a node of a window', () => {
       want: { kind: 'Cancel' },
     },
     {
-      when: 'waits for another Node of its name if its Node was deleted after its Job had started',
-      given: { node: 'Absent', conditions: drained, job: succeeded, waitingSince: nowMs - 59_000 },
-      want: { kind: 'AwaitNode', message: 'the Node was deleted after its Job had started' },
-    },
-    {
-      when: 'is cancelled if no other Node comes within the time that a node may take to be ready',
-      given: { node: 'Absent', conditions: drained, job: succeeded, waitingSince: nowMs - 61_000 },
+      when: 'that was advanced is cancelled if its Node was deleted, whose work is done',
+      given: { node: 'Absent', conditions: [condition(advanceRequested)], job: succeeded },
       want: { kind: 'Cancel' },
     },
     {
-      when: 'is cancelled if its Node was deleted, at the end of a window that cancels',
-      given: { node: 'Absent', conditions: drained, job: succeeded, policy: 'Cancel' },
+      when: 'is cancelled if its NodeMaintenance does not select it',
+      given: { node: 'Unselected', conditions: drained, job: succeeded },
       want: { kind: 'Cancel' },
     },
     {
@@ -400,6 +395,12 @@ describe('a node of a window', () => {
 
 describe('a node fails and stays cordoned', () => {
   test.each<{ when: string; given: Differs; reason: string; message: RegExp }>([
+    {
+      when: 'when its Node was deleted after its Job had started, because another one may follow',
+      given: { node: 'Absent', conditions: drained, job: succeeded },
+      reason: 'NodeReplaced',
+      message: /^the Node was deleted after its Job had started/,
+    },
     {
       when: 'when its Node was recreated after its Job had started, which could repeat forever',
       given: { node: 'Recreated', conditions: drained, job: succeeded },

@@ -433,9 +433,9 @@ describe('a reboot that', () => {
       want: { kind: 'FinishReboot' },
     },
     {
-      when: 'lost its Node waits for another one of its name',
-      given: { node: 'Absent', conditions: [drained, isRequested], waitingSince: nowMs },
-      want: awaiting('the Node was deleted after its reboot was requested'),
+      when: 'lost its Node fails, instead of rebooting each new Node',
+      given: { node: 'Absent', conditions: [drained, isRequested] },
+      want: failing('NodeReplaced'),
     },
     {
       when: 'lost its Node before the request starts over with the new one',
