@@ -158,6 +158,14 @@ describe('an Evacuation is about to be withdrawn', () => {
   });
 
   test.each([
+    { when: 'the maintenance was removed before it was completed', given: [], want: true },
+    { when: 'another one drains the node', given: [maintenance('Drain')], want: false },
+    { when: 'another one drains another node', given: [maintenance('Drain', { on: 'node-2' })], want: true },
+  ])('once it was: $want if $when', ({ given, want }) => {
+    expect(isAboutToBeWithdrawn(ours, node, given, true)).toBe(want);
+  });
+
+  test.each([
     { when: 'nobody instigates it', of: evacuation('e') },
     {
       when: 'another instigator needs it, too',

@@ -156,4 +156,11 @@ describe('A cancelled maintenance', () => {
   ])('$when', ({ requesters, given, want }) => {
     expect(isAboutToBeCancelled({ status: { requesters } }, node, given)).toBe(want);
   });
+
+  test('ends it also if the maintenance is removed before it is completed, until another one drains the node', () => {
+    const eviction = { status: { requesters: [ours] } };
+    expect(isAboutToBeCancelled(eviction, node, [], true)).toBe(true);
+    expect(isAboutToBeCancelled(eviction, node, [maintenance('Drain')], true)).toBe(false);
+    expect(isAboutToBeCancelled({ status: { requesters: [ours, theirs] } }, node, [], true)).toBe(false);
+  });
 });
