@@ -7,6 +7,8 @@ import type { Metrics } from './metrics/metrics.ts';
 
 /** An administrator may apply other manifests at any time. Each check reads every CRD and policy. */
 const checkEveryMs = 300_000;
+/** Delay before a difference is confirmed: an apiserver that has just started denies everything for some seconds. */
+const confirmAfterMs = 15_000;
 
 /** What the process reports about the installation. */
 export interface InstallationState {
@@ -22,30 +24,40 @@ interface Options {
   log: Log;
   signal: AbortSignal;
   everyMs?: number;
+  confirmMs?: number;
 }
 
 /**
- * Reports by the log, a metric and `state` how the installed manifests differ from this release, until the signal. A process that runs is never
- * stopped by it: what it has started is safer with it than without, and its next start decides again.
+ * Reports by the log, a metric and `state` how the installed manifests differ from this release, until the signal. A new difference is reported when
+ * the next check finds one, too. A process that runs is never stopped by it: what it has started is safer with it than without, and its next start
+ * decides again.
  */
 export async function watchInstallation(
   check: InstallationCheck,
-  { review: first, state, metrics, log, signal, everyMs = checkEveryMs }: Options,
+  { review: first, state, metrics, log, signal, everyMs = checkEveryMs, confirmMs = confirmAfterMs }: Options,
 ): Promise<void> {
   let review: InstallationReview | undefined = first;
-  let logged: string | undefined;
+  let reported: string | undefined;
+  // The process has waited at its start until it could read them.
+  let isConfirmed = true;
   while (!signal.aborted) {
-    if (review !== undefined) {
+    const difference = review && differenceIn(review);
+    const isNew = difference !== undefined && difference !== reported;
+    const isUnconfirmed: boolean = isNew && !isConfirmed;
+    if (review !== undefined && !isUnconfirmed) {
       metrics.onInstallation(review);
-      const difference =
-        [...review.problems, review.difference].filter((part) => part !== undefined).join('; ') || undefined;
       state.installation = difference;
-      if (difference !== logged) report(review, { difference, log });
-      logged = difference;
+      if (difference !== reported) report(review, { difference, log });
+      reported = difference;
     }
-    await sleep(everyMs, undefined, { signal }).catch(() => undefined);
+    isConfirmed = isUnconfirmed;
+    await sleep(isUnconfirmed ? confirmMs : everyMs, undefined, { signal }).catch(() => undefined);
     if (!signal.aborted) review = await nextReview(check, { log, signal });
   }
+}
+
+function differenceIn({ problems, difference }: InstallationReview): string | undefined {
+  return [...problems, difference].filter((part) => part !== undefined).join('; ') || undefined;
 }
 
 function report(

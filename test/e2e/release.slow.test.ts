@@ -506,6 +506,7 @@ describe('a process of this release', () => {
       metrics,
       signal: stop.signal,
       everyMs: 50,
+      confirmMs: 50,
     });
     await eventually('the next release to be reported', () =>
       expect(state.installation).toContain(`are of release ${later(1)} and`),
