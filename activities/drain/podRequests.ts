@@ -30,6 +30,8 @@ export class PodRequests {
   readonly #evacuations: Evacuations;
   readonly #requests: EvictionRequests;
   #serving: ServingState = 'NotServed';
+  /** Whether a request waited for its answer when `#serving` was observed. */
+  #wasWaiting = false;
 
   constructor(deps: Pick<Deps, 'cluster' | 'serving'>) {
     this.#deps = deps;
@@ -44,9 +46,11 @@ export class PodRequests {
 
   /** Returns whether a controller serves EvictionRequests, if that matters to the maintenance. */
   observe(maintenance: NodeMaintenance): ServingState | undefined {
-    const { serving } = this.#deps;
+    const { cluster, serving } = this.#deps;
     if (!serving.isUsed) return undefined;
-    this.#serving = serving.serving(maintenance);
+    const now = cluster.kube.now();
+    this.#serving = serving.serving(maintenance, now);
+    this.#wasWaiting = serving.isWaiting(now);
     return serving.settings.api === 'evacuation' ? undefined : this.#serving;
   }
 
@@ -133,7 +137,8 @@ export class PodRequests {
     const ofRoute = (...kinds: Route[]) =>
       [...routes].filter(([, route]) => kinds.includes(route)).map(([pod]) => pod);
     const probes = ofRoute('Probe');
-    const isProbing = this.#deps.serving.isWaiting || probes.some((pod) => this.#requests.isCreated(pod));
+    const isWaiting = this.#wasWaiting || this.#deps.serving.isWaiting();
+    const isProbing = isWaiting || probes.some((pod) => this.#requests.isCreated(pod));
     // A terminating pod may outlast every answer.
     const candidates = probes.filter((pod) => isDue(pod) && pod.metadata.deletionTimestamp === undefined);
     const changing = ofRoute('Request', 'Withdraw', 'Renew').filter(isDue);

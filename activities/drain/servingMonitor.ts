@@ -56,13 +56,12 @@ export class ServingMonitor {
   }
 
   /** Whether a request of ours waits for its answer, and does not count as unanswered yet. */
-  get isWaiting(): boolean {
-    const nowMs = this.#cluster.kube.now().getTime();
-    return [...this.#waiting.values()].some((createdMs) => nowMs - createdMs < this.responseMs);
+  isWaiting(now = this.#cluster.kube.now()): boolean {
+    return [...this.#waiting.values()].some((createdMs) => now.getTime() - createdMs < this.responseMs);
   }
 
-  serving({ status }: NodeMaintenance): ServingState {
-    const nowMs = this.#cluster.kube.now().getTime();
+  serving({ status }: NodeMaintenance, now: Date): ServingState {
+    const nowMs = now.getTime();
     for (const createdMs of this.#waiting.values())
       if (nowMs - createdMs >= this.responseMs) this.#unansweredMs = latest(this.#unansweredMs, createdMs);
     return servingOf({

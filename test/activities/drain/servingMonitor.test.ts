@@ -40,10 +40,10 @@ describe('a drain that waits for the answer to the request of another one learns
   test('that it has come, once', () => {
     const { monitor, reports, changed } = monitored();
     changed('Added', request());
-    expect({ ...reports, isWaiting: monitor.isWaiting }).toEqual({ count: 0, isWaiting: true });
+    expect({ ...reports, isWaiting: monitor.isWaiting() }).toEqual({ count: 0, isWaiting: true });
     changed('Updated', answered);
     changed('Updated', answered);
-    expect({ ...reports, isWaiting: monitor.isWaiting }).toEqual({ count: 1, isWaiting: false });
+    expect({ ...reports, isWaiting: monitor.isWaiting() }).toEqual({ count: 1, isWaiting: false });
   });
 
   test.each([
@@ -53,15 +53,15 @@ describe('a drain that waits for the answer to the request of another one learns
     const { monitor, reports, changed } = monitored();
     changed('Added', request());
     changed(type, request({ spec: { ...request().spec, intent } }));
-    expect({ ...reports, isWaiting: monitor.isWaiting }).toEqual({ count: 1, isWaiting: false });
+    expect({ ...reports, isWaiting: monitor.isWaiting() }).toEqual({ count: 1, isWaiting: false });
   });
 
   test('that nobody answers, while the request still exists', () => {
     const { monitor, changed, clock } = monitored();
     changed('Added', request());
-    expect(monitor.isWaiting).toBe(true);
+    expect(monitor.isWaiting()).toBe(true);
     clock.now = new Date('2026-11-25T12:00:30Z');
-    expect(monitor.isWaiting).toBe(false);
+    expect(monitor.isWaiting()).toBe(false);
   });
 
   test('nothing once it has ended', () => {
