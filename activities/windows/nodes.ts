@@ -160,7 +160,7 @@ async function fail(
   const isJobExpected = reason === 'JobDeleted';
   if (isJobExpected && (await readWorkJob(deps.cluster.kube, possibleJobRef(maintenance))) !== undefined)
     return;
-  // A user may have advanced the node: then nobody is told that it failed.
+  // A user may have advanced the node: then no failure is reported.
   const found = await deps.cluster.kube.get(resources.nodeMaintenances, { name: maintenance.metadata.name });
   if (found === undefined || !isSameResult(nodeResultOf(found), nodeResultOf(maintenance))) return;
   const now = deps.cluster.kube.now().toISOString();

@@ -120,14 +120,17 @@ export function needsReadinessGates(maintenance: NodeStepInput['maintenance']): 
 }
 
 function deleteJobOfUncordonedNode({ isComplete, job }: NodeStepFacts): NodeStep | undefined {
-  const isDeleted = job?.metadata.deletionTimestamp !== undefined;
-  return isComplete && isJobRunning(job) && !isDeleted ? { kind: 'DeleteJob' } : undefined;
+  return isComplete ? deleteRunning(job) : undefined;
 }
 
 function deleteJobOfReplacedNode({ result, job }: NodeStepFacts): NodeStep | undefined {
   const isReplaced = result?.status === 'False' && result.reason === nodeReplaced;
+  return isReplaced ? deleteRunning(job) : undefined;
+}
+
+function deleteRunning(job: Job | undefined): NodeStep | undefined {
   const isDeleted = job?.metadata.deletionTimestamp !== undefined;
-  return isReplaced && isJobRunning(job) && !isDeleted ? { kind: 'DeleteJob' } : undefined;
+  return isJobRunning(job) && !isDeleted ? { kind: 'DeleteJob' } : undefined;
 }
 
 function reportFailure({ result, isUncordoned }: NodeStepFacts): NodeStep | undefined {

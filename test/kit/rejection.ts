@@ -1,16 +1,6 @@
 import type { KubeObject } from '../../api/core.ts';
 import type { Kube } from '../../kube/client.ts';
-import type { Resource } from '../../kube/resources.ts';
-
-const admission = (kind: string, plural: string): Resource => ({
-  group: 'admissionregistration.k8s.io',
-  version: 'v1',
-  plural,
-  kind,
-  namespaced: false,
-});
-const policies = admission('ValidatingAdmissionPolicy', 'validatingadmissionpolicies');
-const bindings = admission('ValidatingAdmissionPolicyBinding', 'validatingadmissionpolicybindings');
+import { policies, policyBindings } from './resources.ts';
 
 export interface Rejection {
   /** The objects whose creation is rejected, such as `pods/eviction`. */
@@ -26,7 +16,7 @@ export interface Rejection {
  * Makes the apiserver reject creations, as the policy or webhook of an application does, with this name. It takes effect a moment later. The returned
  * function ends it.
  */
-export async function rejectCreations(
+export function rejectCreations(
   kube: Kube,
   name: string,
   { apiGroup, apiVersion, resource, expression, message }: Rejection,
@@ -37,15 +27,19 @@ export async function rejectCreations(
     operations: ['CREATE'],
     resources: [resource],
   };
-  const spec = {
+  return denyByPolicy(kube, name, {
     failurePolicy: 'Fail',
     matchConstraints: { resourceRules: [rule] },
     validations: [{ expression, message }],
-  };
+  });
+}
+
+/** Creates a ValidatingAdmissionPolicy with this spec, and its binding. The returned function deletes both. */
+export async function denyByPolicy(kube: Kube, name: string, spec: object): Promise<() => Promise<void>> {
   const bound = { policyName: name, validationActions: ['Deny'] };
   const created = [
     [policies, await kube.create(policies, { metadata: { name }, spec } as KubeObject)],
-    [bindings, await kube.create(bindings, { metadata: { name }, spec: bound } as KubeObject)],
+    [policyBindings, await kube.create(policyBindings, { metadata: { name }, spec: bound } as KubeObject)],
   ] as const;
   return async () => {
     for (const [kind, { metadata }] of created.toReversed())

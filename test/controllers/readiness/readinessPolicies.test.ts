@@ -9,6 +9,7 @@ import type { Sandbox } from '../../../sandbox/sandbox.ts';
 import { silentLog, testCluster, type TestCluster } from '../../kit/cluster.ts';
 import { eventually } from '../../kit/eventually.ts';
 import { gate, gatePermissions, ofPool, readinessPolicy, ReadinessPolicies } from '../../kit/readiness.ts';
+import { denyByPolicy } from '../../kit/rejection.ts';
 import { releaseSandbox, testSandbox } from '../../kit/sandbox.ts';
 
 let sandbox: Sandbox;
@@ -223,32 +224,25 @@ describe('gates that cannot be applied are reported and do not block other polic
     const node = await c.nodeNamed('node', { pool });
     const rejected = c.named('p');
     const manager = READINESS_POLICY_MANAGER + rejected;
-    await c.admin.create(admissionPolicies, {
-      metadata: { name: rejected },
-      spec: {
-        failurePolicy: 'Ignore',
-        matchConstraints: {
-          resourceRules: [
-            {
-              apiGroups: ['nodemaintenance.k8s.io'],
-              apiVersions: ['*'],
-              operations: ['CREATE', 'UPDATE'],
-              resources: ['nodereadinesses'],
-            },
-          ],
-        },
-        validations: [
+    const admit = await denyByPolicy(c.admin, rejected, {
+      failurePolicy: 'Ignore',
+      matchConstraints: {
+        resourceRules: [
           {
-            expression: `!has(request.options.fieldManager) || request.options.fieldManager != '${manager}'`,
-            message: 'not by this policy',
+            apiGroups: ['nodemaintenance.k8s.io'],
+            apiVersions: ['*'],
+            operations: ['CREATE', 'UPDATE'],
+            resources: ['nodereadinesses'],
           },
         ],
       },
-    } as KubeObject);
-    await c.admin.create(admissionBindings, {
-      metadata: { name: rejected },
-      spec: { policyName: rejected, validationActions: ['Deny'] },
-    } as KubeObject);
+      validations: [
+        {
+          expression: `!has(request.options.fieldManager) || request.options.fieldManager != '${manager}'`,
+          message: 'not by this policy',
+        },
+      ],
+    });
     try {
       await eventually('the rejection to be in force', async () => {
         const object = { metadata: { name: node }, spec: {} };
@@ -268,23 +262,10 @@ describe('gates that cannot be applied are reported and do not block other polic
         ),
       );
     } finally {
-      for (const resource of [admissionBindings, admissionPolicies]) {
-        const uid = (await c.admin.get(resource, { name: rejected }))?.metadata.uid ?? '';
-        await c.admin.delete(resource, { name: rejected }, { uid });
-      }
+      await admit();
     }
   });
 });
-
-const admission = (kind: string, plural: string): Resource => ({
-  group: 'admissionregistration.k8s.io',
-  version: 'v1',
-  plural,
-  kind,
-  namespaced: false,
-});
-const admissionPolicies = admission('ValidatingAdmissionPolicy', 'validatingadmissionpolicies');
-const admissionBindings = admission('ValidatingAdmissionPolicyBinding', 'validatingadmissionpolicybindings');
 
 describe('a gate whose pods do not tolerate the taint', () => {
   /** Creates a DaemonSet on the nodes of a pool with these tolerations. */

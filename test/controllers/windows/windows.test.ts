@@ -2,14 +2,14 @@ import { Client, Connection, type ScheduleDescription, ScheduleNotFoundError } f
 import { msToTs } from '@temporalio/common/lib/time.js';
 import type { TestWorkflowEnvironment } from '@temporalio/testing';
 import type { MaintenanceWindow, WindowSchedule } from '../../../api/maintenanceWindow.ts';
-import type { Condition, KubeObject } from '../../../api/core.ts';
+import type { Condition } from '../../../api/core.ts';
 import { MAINTENANCE_WINDOW, NODE_MAINTENANCE, WindowAnnotation, WINDOW_LABEL } from '../../../api/names.ts';
 import { TASK_QUEUE, testScope, windowWorkflowIdOf } from '../../kit/temporalNames.ts';
 import { runWindowsController } from '../../../controllers/windows/windows.ts';
 import { nextOpening, isRepeatedOpening } from '../../../domain/windows/schedule.ts';
 import { EventRecorder } from '../../../kube/events.ts';
 import { jobPermission } from '../../../kube/jobPermission.ts';
-import { type Resource, resources } from '../../../kube/resources.ts';
+import { resources } from '../../../kube/resources.ts';
 import type { Sandbox } from '../../../sandbox/sandbox.ts';
 import type { WorkQueueObserver } from '../../../kube/workQueue.ts';
 import { UnreliableNetwork } from '../../kube/unreliableNetwork.ts';
@@ -17,6 +17,7 @@ import { SettableAvailability } from '../../kit/availability.ts';
 import { silentLog, testCluster, type TestCluster } from '../../kit/cluster.ts';
 import { eventually, eventuallyHolds } from '../../kit/eventually.ts';
 import { withBrokenWorkflow } from '../../kit/otherBuilds.ts';
+import { rejectCreations } from '../../kit/rejection.ts';
 import { releaseSandbox, testSandbox } from '../../kit/sandbox.ts';
 import {
   ownTemporal,
@@ -105,45 +106,20 @@ async function deleted(name: string): Promise<void> {
   await eventually(`${name} to be gone`, async () => expect(await windowNow(name)).toBeUndefined());
 }
 
-const admissionPolicies: Resource = {
-  group: 'admissionregistration.k8s.io',
-  version: 'v1',
-  plural: 'validatingadmissionpolicies',
-  kind: 'ValidatingAdmissionPolicy',
-  namespaced: false,
-};
-const admissionBindings: Resource = {
-  ...admissionPolicies,
-  plural: 'validatingadmissionpolicybindings',
-  kind: 'ValidatingAdmissionPolicyBinding',
-};
-
-/** Creates an admission policy that rejects NodeMaintenances with this reason. Resolves when the policy is in effect. */
-async function rejectReason(reason: string) {
-  const name = c.named('reasons');
-  const resourceRules = [
-    {
-      apiGroups: [NODE_MAINTENANCE.group],
-      apiVersions: ['*'],
-      operations: ['CREATE'],
-      resources: [NODE_MAINTENANCE.plural],
-    },
-  ];
-  const expression = `!has(object.spec.reason) || object.spec.reason != '${reason}'`;
-  const validations = [{ expression, message: 'reason: expected the number of a ticket' }];
-  const created = [
-    { resource: admissionPolicies, spec: { matchConstraints: { resourceRules }, validations } },
-    { resource: admissionBindings, spec: { policyName: name, validationActions: ['Deny'] } },
-  ].map(async ({ resource, spec }) => {
-    const object = await c.admin.create(resource, { metadata: { name }, spec } as KubeObject);
-    return { resource, object };
+/** Rejects NodeMaintenances with this reason, until the returned function is called. Resolves when that is in effect. */
+async function rejectReason(reason: string): Promise<() => Promise<void>> {
+  const admit = await rejectCreations(c.admin, c.named('reasons'), {
+    apiGroup: NODE_MAINTENANCE.group,
+    apiVersion: '*',
+    resource: NODE_MAINTENANCE.plural,
+    expression: `!has(object.spec.reason) || object.spec.reason != '${reason}'`,
+    message: 'reason: expected the number of a ticket',
   });
-  await Promise.all(created);
   const probe = c.maintenance({ nodes: ['nowhere'], reason });
   await eventually('the policy to be in effect', () =>
     expect(c.admin.create(resources.nodeMaintenances, probe, { dryRun: true })).rejects.toThrow('ticket'),
   );
-  return Promise.all(created);
+  return admit;
 }
 
 const handleOf = (name: string) => lab.client.schedule.getHandle(windowWorkflowIdOf(name));
@@ -556,7 +532,7 @@ describe('a window that cannot be scheduled has no Schedule, and reports why:', 
   });
 
   test('a template that an admission policy of the cluster rejects', async () => {
-    const created = await rejectReason('because');
+    const admit = await rejectReason('because');
     const name = await applied({ template: { reason: 'because' } });
     await condition(name, 'Valid', {
       status: 'False',
@@ -565,8 +541,7 @@ describe('a window that cannot be scheduled has no Schedule, and reports why:', 
       ),
     });
     await condition(name, 'Scheduled', { status: 'False', reason: 'InvalidSpec' });
-    for (const { resource, object } of created)
-      await c.admin.delete(resource, { name: object.metadata.name }, { uid: object.metadata.uid ?? '' });
+    await admit();
   });
 
   test('an existing Schedule is paused, and unpaused when the window is corrected', async () => {

@@ -10,11 +10,12 @@ import type { DrainPlanEntry, NodeMaintenance } from '../../../../api/nodeMainte
 import { runDaemonSetEvacuator } from '../../../../controllers/evacuation/evacuators/daemonSet.ts';
 import { isTrue } from '../../../../domain/common/conditions.ts';
 import { byGate, type FencedCluster, watchCluster } from '../../../../kube/cluster.ts';
-import { type RawPod, type Resource, resources } from '../../../../kube/resources.ts';
+import { type RawPod, resources } from '../../../../kube/resources.ts';
 import type { Sandbox } from '../../../../sandbox/sandbox.ts';
 import { daemons, pods } from '../../../kit/builders.ts';
 import { asLeader, silentLog, testCluster, type TestCluster } from '../../../kit/cluster.ts';
 import { eventually, throughout } from '../../../kit/eventually.ts';
+import { denyByPolicy } from '../../../kit/rejection.ts';
 import { releaseSandbox, testSandbox } from '../../../kit/sandbox.ts';
 import { UnreliableApiserver } from '../../../chaos/unreliableApiserver.ts';
 import { connect } from '../../../kube/fixtures.ts';
@@ -413,14 +414,6 @@ describe('The evacuator of DaemonSet pods', () => {
   });
 });
 
-const policies = (kind: string, plural: string): Resource => ({
-  group: 'admissionregistration.k8s.io',
-  version: 'v1',
-  plural,
-  kind,
-  namespaced: false,
-});
-
 /** Denies deleting pods with the label `guarded`, or updating them against the expression, until the returned function is called. */
 async function deny(
   operation: 'DELETE' | 'UPDATE',
@@ -428,28 +421,18 @@ async function deny(
   expression = 'false',
 ): Promise<() => Promise<void>> {
   const name = `${operation.toLowerCase()}.${c.namespace}.example.com`;
-  const policy = policies('ValidatingAdmissionPolicy', 'validatingadmissionpolicies');
-  const binding = policies('ValidatingAdmissionPolicyBinding', 'validatingadmissionpolicybindings');
   const resourceRules = [
     { apiGroups: [''], apiVersions: ['v1'], operations: [operation], resources: ['pods'] },
   ];
-  const createdPolicy = await c.admin.create(policy, {
-    metadata: { name },
-    spec: {
-      matchConstraints: { resourceRules, objectSelector: { matchLabels: { guarded: 'yes' } } },
-      validations: [{ expression, message: 'not now' }],
-    },
-  } as KubeObject);
-  const createdBinding = await c.admin.create(binding, {
-    metadata: { name },
-    spec: { policyName: name, validationActions: ['Deny'] },
-  } as KubeObject);
+  const admit = await denyByPolicy(c.admin, name, {
+    matchConstraints: { resourceRules, objectSelector: { matchLabels: { guarded: 'yes' } } },
+    validations: [{ expression, message: 'not now' }],
+  });
   const node = await c.nodeNamed('probe');
   const probe = async () => attempt(await c.podOn(node, { labels: { guarded: 'yes' } }));
   await eventually('the policy to deny', async () => expect(probe()).rejects.toThrow(/not now/));
   return async () => {
-    await c.admin.delete(binding, { name }, { uid: createdBinding.metadata.uid ?? '' });
-    await c.admin.delete(policy, { name }, { uid: createdPolicy.metadata.uid ?? '' });
+    await admit();
     await eventually('the policy to be gone', probe);
     await Promise.all(c.podsOf(node).map((pod) => c.deleted(pod)));
   };
