@@ -95,7 +95,10 @@ async function inMidWork(): Promise<void> {
   await install();
   worker = startWorker(world.sandbox);
   await worker.ready();
-  await succeeds(kubectl(['apply', '--server-side', '-f', '-'], policy));
+  // A mutating policy rejects an object until the apiserver has read the schema of its new CRD, which it does every 5 s.
+  await eventually('the readiness policy to be accepted', () =>
+    succeeds(kubectl(['apply', '--server-side', '-f', '-'], policy)),
+  );
   await world.placePods('node-1', 2, { labels: { app: 'db' } });
   await world.budget('db', { app: 'db' }, { minAvailable: 2 });
   await world.apply('blocked', { nodes: ['node-1'], stage: 'Drain' });
@@ -103,7 +106,8 @@ async function inMidWork(): Promise<void> {
   await world.apply('emptied', { nodes: ['node-4'], stage: 'Drain' });
   await world.apply('idle', { nodes: ['node-2'], stage: 'Idle' });
   await world.apply('done', { nodes: ['node-2'], stage: 'Complete' });
-  await windows.setBudget(5);
+  // All nodes: the one with the gate is out of service as soon as it is tainted.
+  await windows.setBudget(6);
   await windows.applied('os', { pool: 'patched' });
   const run = await windows.open('os');
   await windows.inProgress(run, 'node-5');
