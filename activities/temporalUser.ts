@@ -1,11 +1,14 @@
 import { REQUESTED_BY_ANNOTATION, REQUESTER_ANNOTATION, TEMPORAL_USER } from '../api/names.ts';
-import type { NodeMaintenanceSpec } from '../api/nodeMaintenance.ts';
+import type { NodeMaintenance, NodeMaintenanceSpec } from '../api/nodeMaintenance.ts';
 import {
+  nameDenialMessage,
+  nodeOfReservedName,
   nodesToAuthorize,
   temporalDeletionDenialMessage,
   temporalDenialMessage,
 } from '../domain/admission/maintenance.ts';
 import { recordOfUser } from '../domain/common/requester.ts';
+import { heldNodesOf } from '../domain/maintenance/status.ts';
 import { deniedRequests, reviewNodeDeletion } from '../kube/authorization.ts';
 import type { Deps } from './deps.ts';
 import { invalidInput } from './failures.ts';
@@ -22,9 +25,21 @@ export const requesterIsTemporal = { [REQUESTER_ANNOTATION]: recordOfUser(TEMPOR
  * Throws InvalidInput unless the Temporal user may delete the nodes of a maintenance, and pods in all namespaces if its deadline does. The
  * apiserver and the admission server check the same for every other client; the worker has these permissions, and so checks here.
  */
-export function authorizeTemporal(deps: Deps, spec: NodeMaintenanceSpec): Promise<void> {
+export function authorizeTemporal(
+  deps: Deps,
+  { spec, status }: Pick<NodeMaintenance, 'spec' | 'status'>,
+): Promise<void> {
   const deletion = spec.stage === 'Complete' ? {} : spec;
-  return authorizeTemporalFor(deps, nodesToAuthorize([spec], deps.cluster.nodes.list()), deletion);
+  const nodes = nodesToAuthorize([spec], deps.cluster.nodes.list(), heldNodesOf({ status }));
+  return authorizeTemporalFor(deps, nodes, deletion);
+}
+
+/** Throws InvalidInput if the name is reserved for the agent of a node that the Temporal user may not delete. */
+export async function authorizeTemporalForName({ cluster }: Deps, name: string): Promise<void> {
+  const node = nodeOfReservedName(name);
+  if (node === undefined) return;
+  const permission = await reviewNodeDeletion(cluster.kube, { username: TEMPORAL_USER }, [node]);
+  if (permission.kind === 'Denied') throw invalidInput(nameDenialMessage(TEMPORAL_USER, name, node));
 }
 
 /** Throws InvalidInput unless the Temporal user may delete these nodes, and pods in all namespaces if the deadline does. */

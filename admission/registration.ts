@@ -132,9 +132,9 @@ function warnings(): Webhook {
     timeoutSeconds: 3,
     matchConditions: [
       {
-        name: 'nodes-or-stage-change',
+        name: 'nodes-stage-or-deadline-change',
         expression:
-          "request.operation == 'CREATE' || object.spec.stage != oldObject.spec.stage || object.spec.nodeSelector != oldObject.spec.nodeSelector",
+          "request.operation == 'CREATE' || object.spec.stage != oldObject.spec.stage || object.spec.nodeSelector != oldObject.spec.nodeSelector || object.spec.?drainDeadline != oldObject.spec.?drainDeadline",
       },
     ],
   });

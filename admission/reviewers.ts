@@ -8,6 +8,8 @@ import {
   admissionWarnings,
   deadlineProblem,
   denialMessage,
+  nameDenialMessage,
+  nodeOfReservedName,
   nodesToAuthorize,
   type Proposal,
   storageProblem,
@@ -17,7 +19,7 @@ import { nodeOfAgent } from '../domain/common/requester.ts';
 import { selectorText } from '../domain/common/labelSelector.ts';
 import { activeReservationsIn } from '../domain/windows/reservations.ts';
 import { holdsNodes } from '../domain/common/stage.ts';
-import { hasCordonRecord } from '../domain/maintenance/status.ts';
+import { heldNodesOf } from '../domain/maintenance/status.ts';
 import { policyWarnings } from '../domain/admission/readinessPolicy.ts';
 import { selectsAnyPod } from '../domain/readiness/policyStatus.ts';
 import { reviewNodeDeletion } from '../kube/authorization.ts';
@@ -27,7 +29,7 @@ import { resources } from '../kube/resources.ts';
 import { trimPod } from '../kube/transform.ts';
 import { listWorkloads } from '../kube/workloads.ts';
 import { CapacityWarnings } from './capacity.ts';
-import type { MaintenanceRequest, ReadinessPolicyRequest, Reviewer } from './review.ts';
+import type { MaintenanceRequest, ReadinessPolicyRequest, Reviewer, ReviewResult } from './review.ts';
 
 /** The part of the cluster that reviewers read. */
 export interface AdmissionView {
@@ -50,15 +52,26 @@ export function authorizationReviewer(
     const names = nodesToAuthorize(
       objects.map(({ spec }) => spec),
       nodes.list(),
-      objects.flatMap(heldNodes),
+      objects.flatMap(heldNodesOf),
     );
     const own = nodeOfAgent(request.user, namespace);
     const others = names.filter((name) => name !== own);
     const permission = await reviewNodeDeletion(kube, request.user, others, { signal });
-    if (permission.kind === 'Granted') return { kind: 'Allowed' };
-    const message = denialMessage({ user: request.user.username, ...permission });
-    return { kind: 'Denied', reason: 'Forbidden', message };
+    const { username } = request.user;
+    if (permission.kind === 'Denied') return forbidden(denialMessage({ user: username, ...permission }));
+    if (request.operation !== 'CREATE') return { kind: 'Allowed' };
+    const { name } = request.object.metadata;
+    const node = nodeOfReservedName(name);
+    if (node === undefined || node === own || others.includes(node)) return { kind: 'Allowed' };
+    const ofName = await reviewNodeDeletion(kube, request.user, [node], { signal });
+    return ofName.kind === 'Granted'
+      ? { kind: 'Allowed' }
+      : forbidden(nameDenialMessage(username, name, node));
   };
+}
+
+function forbidden(message: string): ReviewResult {
+  return { kind: 'Denied', reason: 'Forbidden', message };
 }
 
 /** Warns about likely mistakes, and rejects a deadline that has passed and a maintenance whose status could not be stored. */
@@ -141,10 +154,6 @@ function objectsOf(request: MaintenanceRequest): NodeMaintenance[] {
   }
 }
 
-function heldNodes({ status }: NodeMaintenance): string[] {
-  return status?.nodeStatuses.filter(hasCordonRecord).map(({ nodeRef }) => nodeRef.name) ?? [];
-}
-
 /** The labels and annotations that control a maintenance, for example by marking the work of a window as done, or a shutdown as over. */
 const controlKeys = [
   WINDOW_LABEL,
@@ -163,7 +172,7 @@ function affectsNodes(request: MaintenanceRequest): boolean {
     spec,
     finalizers: metadata.finalizers ?? [],
     owners: metadata.ownerReferences ?? [],
-    control: controlKeys.map((key) => metadata.labels?.[key] ?? metadata.annotations?.[key]),
+    control: controlKeys.map((key) => [metadata.labels?.[key], metadata.annotations?.[key]]),
   }));
   return !isDeepStrictEqual(after, before);
 }

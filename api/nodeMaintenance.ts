@@ -24,7 +24,7 @@ import { LabelSelector, NodeSelector } from './selectors.ts';
  */
 
 /** 256 entries of the user, and the twelve entries of the KEP. */
-const MAX_DRAIN_PLAN_ENTRIES = 268;
+export const MAX_DRAIN_PLAN_ENTRIES = 268;
 const MAX_REASON_LENGTH = 1024;
 
 function lines(...sentences: string[]): string {

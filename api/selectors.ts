@@ -14,12 +14,12 @@ const MAX_LABEL_VALUE = 63;
 const MAX_NODE_NAME = 253;
 
 export const MAX_LABELS = 32;
-const MAX_LABEL_VALUES = 64;
-const MAX_NODE_TERMS = 5000;
-const MAX_NODE_REQUIREMENTS = 12;
-const MAX_NODE_VALUES = 1000;
+export const MAX_LABEL_VALUES = 64;
+export const MAX_NODE_TERMS = 5000;
+export const MAX_NODE_REQUIREMENTS = 12;
+export const MAX_NODE_VALUES = 1000;
 /** Terms that list values of one label, or one name, cost nearly nothing to match, however many there are. The others do (ADR 32). */
-const MAX_OTHER_NODE_TERMS = 100;
+export const MAX_OTHER_NODE_TERMS = 100;
 
 function atMost(max: number, noun: string): { error: string } {
   return { error: `expected at most ${max} ${noun}` };

@@ -28,7 +28,12 @@ import type { Admitted, AdmitRequest } from '../contract.ts';
 import type { Deps } from '../deps.ts';
 import { currentExecution, requireOwnCluster } from '../execution.ts';
 import { invalidInput } from '../failures.ts';
-import { authorizeTemporal, requestedByTemporal, requesterIsTemporal } from '../temporalUser.ts';
+import {
+  authorizeTemporal,
+  authorizeTemporalForName,
+  requestedByTemporal,
+  requesterIsTemporal,
+} from '../temporalUser.ts';
 import { selectedNodes } from '../view.ts';
 
 /**
@@ -114,7 +119,8 @@ async function validate(deps: Deps, { metadata, spec }: NodeMaintenance): Promis
   const proposal = { name: metadata.name, spec };
   const problem = deadlineProblem(proposal, cluster.kube.now()) ?? storageProblem(proposal, existing);
   if (problem !== undefined) throw invalidInput(problem);
-  await authorizeTemporal(deps, spec);
+  await authorizeTemporal(deps, { spec });
+  await authorizeTemporalForName(deps, metadata.name);
   return admissionWarnings(proposal, existing);
 }
 

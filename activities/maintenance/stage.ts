@@ -45,7 +45,7 @@ export async function requestStage(
   if (isDeleted && stage === 'Complete' && (observed === stage || requestedBy === 'Message'))
     return stageResult(await writeStage(deps, ref, { stage }));
   if (isDeleted || requestedBy === 'Observation') return stageResult(current);
-  await authorizeTemporal(deps, { ...current.spec, stage });
+  await authorizeTemporal(deps, { ...current, spec: { ...current.spec, stage } });
   return stageResult(
     await writeStage(deps, ref, { stage, annotations: { ...requestedByTemporal, ...requesterIsTemporal } }),
   );
@@ -103,7 +103,7 @@ async function authorizeResume(deps: Deps, ref: MaintenanceRef): Promise<void> {
   const name = current.metadata.labels?.[WINDOW_LABEL] ?? '';
   const window = await deps.cluster.kube.get(resources.maintenanceWindows, { name });
   if (window !== undefined && mayResumeNodes(window, deps.cluster.kube.now().getTime())) return;
-  await authorizeTemporal(deps, current.spec);
+  await authorizeTemporal(deps, current);
 }
 
 /** Adds the finalizer ("When a stage is not Idle, [the] finalizer is placed", KEP-4212 > Finalizers) and amends `.status.stageStatuses`. */

@@ -68,7 +68,7 @@ export async function advanceNode(deps: Deps, ref: WindowRef, node: string): Pro
   const job = cachedWorkJob(deps.cluster, possibleJobRef(maintenance));
   const decision = decideAdvance(maintenance, node, job);
   if (decision.kind === 'Rejected') throw invalidInput(`node: ${decision.problem}`);
-  await authorizeTemporal(deps, maintenance.spec);
+  await authorizeTemporal(deps, maintenance);
   await annotateWindowMaintenance(deps.cluster.kube, maintenance, requestedByTemporal);
   await recordResult(deps, refTo(maintenance), decision.result);
 }

@@ -1,5 +1,5 @@
 import type { Node } from '../../api/core.ts';
-import { TEMPORAL_USER } from '../../api/names.ts';
+import { SHUTDOWN_MAINTENANCE_PREFIX, TEMPORAL_USER } from '../../api/names.ts';
 import type { NodeDisruptionBudget, NodeReservation } from '../../api/nodeDisruptionBudget.ts';
 import type { NodeMaintenance, NodeMaintenanceSpec } from '../../api/nodeMaintenance.ts';
 import { compareNames, listed } from '../common/names.ts';
@@ -95,6 +95,18 @@ export function nodesToAuthorize(
   const names = matching.map((node) => node.metadata.name);
   const future = specs.flatMap((spec) => unknownNames(spec, nodes));
   return [...new Set([...names, ...future, ...held])].toSorted(compareNames);
+}
+
+/** Returns the node whose agent gives this name to the maintenance of its shutdowns, which another object of the name would prevent. */
+export function nodeOfReservedName(name: string): string | undefined {
+  return name.startsWith(SHUTDOWN_MAINTENANCE_PREFIX)
+    ? name.slice(SHUTDOWN_MAINTENANCE_PREFIX.length)
+    : undefined;
+}
+
+/** `node` is that of the reserved name. */
+export function nameDenialMessage(user: string, name: string, node: string): string {
+  return `metadata.name: the agent of node "${node}" uses the name "${name}", and user "${user}" may not delete this node: choose another name, or request the verb delete on this node`;
 }
 
 /** The user may not delete these nodes; `unchecked` other nodes were not checked. */

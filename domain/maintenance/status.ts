@@ -141,7 +141,7 @@ function cutToBytes(text: string, bytes: number): string {
   return cut(text, length);
 }
 
-/** "DrainTargets cannot backtrack", even if a worker that was suspended writes an old decision late. */
+/** "DrainTargets cannot backtrack", and the record of a cordon never changes, even if a worker that was suspended writes an old decision late. */
 function mergedWith(
   before: NodeMaintenanceNodeStatus | undefined,
   node: NodeMaintenanceNodeStatus,
@@ -150,7 +150,7 @@ function mergedWith(
   const podsPeak = Math.max(before?.podsPeak ?? 0, node.podsPeak ?? 0, podsToEvacuate);
   const counted = { ...node, ...(podsPeak > 0 && { podsPeak }) };
   if (before === undefined) return counted;
-  const recorded = node.unschedulableBefore ?? before.unschedulableBefore;
+  const recorded = before.unschedulableBefore ?? node.unschedulableBefore;
   const annotations = node.autoscalerAnnotationsBefore ?? before.autoscalerAnnotationsBefore;
   return {
     ...counted,
@@ -163,6 +163,11 @@ function mergedWith(
 /** Returns true if `unschedulableBefore` is recorded: the maintenance has cordoned the node, or was about to. */
 export function hasCordonRecord(node: NodeMaintenanceNodeStatus | undefined): boolean {
   return node?.unschedulableBefore !== undefined;
+}
+
+/** Returns the names of the nodes that the maintenance holds, or has held: those with a record of their cordon. */
+export function heldNodesOf({ status }: { status?: NodeMaintenanceStatus | undefined }): string[] {
+  return status?.nodeStatuses.filter(hasCordonRecord).map(({ nodeRef }) => nodeRef.name) ?? [];
 }
 
 /** Clears the targets, so that pods may return to the node. The pods that are still there stay, and do not count as evacuated. */

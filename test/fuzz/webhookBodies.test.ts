@@ -1,5 +1,6 @@
 import { beforeEach, describe, expect, test } from '@jest/globals';
 import type { KubeObject } from '../../api/core.ts';
+import { SHUTDOWN_BOOT_ID_ANNOTATION } from '../../api/names.ts';
 import type { NodeMaintenance } from '../../api/nodeMaintenance.ts';
 import { evacuationReviewer, evictionReviewer } from '../../admission/evacuations.ts';
 import { mutationWebhooks } from '../../admission/mutations.ts';
@@ -265,6 +266,78 @@ describe('a webhook', () => {
     });
     expect(answer).toMatchObject({ ok: false, problem: expect.stringContaining('readinessGates') });
     expect(requests).toBe(0);
+  });
+
+  const requirement = { key: 'pool', operator: 'In', values: ['gpu'] };
+  const manyOf = <T>(length: number, item: T) => Array.from({ length }, () => item);
+  const withTerms = (...nodeSelectorTerms: object[]) => ({ nodeSelector: { nodeSelectorTerms } });
+
+  test.each([
+    {
+      what: 'entries of a plan',
+      spec: { drainPlan: manyOf(269, { podPriority: 1, podType: 'Default' }) },
+      field: 'drainPlan',
+    },
+    {
+      what: 'labels of a podSelector',
+      spec: {
+        drainPlan: [
+          {
+            podPriority: 1,
+            podType: 'Default',
+            podSelector: { matchLabels: Object.fromEntries(manyOf(33, '').map((_, i) => [`k${i}`, 'v'])) },
+          },
+        ],
+      },
+      field: 'matchLabels',
+    },
+    { what: 'terms', spec: withTerms(...manyOf(5_001, { matchExpressions: [requirement] })), field: 'Terms' },
+    {
+      what: 'terms that do not only list',
+      spec: withTerms(...manyOf(101, { matchExpressions: [{ ...requirement, operator: 'NotIn' }] })),
+      field: 'Terms',
+    },
+    {
+      what: 'requirements',
+      spec: withTerms({ matchExpressions: manyOf(13, requirement) }),
+      field: 'matchExpressions',
+    },
+    {
+      what: 'values',
+      spec: withTerms({ matchExpressions: [{ ...requirement, values: manyOf(1_001, 'gpu') }] }),
+      field: 'values',
+    },
+  ])('compares no more $what with each other than the CRD allows', async ({ spec, field }) => {
+    const before = maintenance('rack-7', 'Idle');
+    for (const path of ['authorization', 'warnings']) {
+      const answer = await answerOf(path, { ...before, spec: { ...before.spec, ...spec } });
+      expect(answer).toMatchObject({ ok: false, problem: expect.stringMatching(new RegExp(`${field}.*: `)) });
+    }
+    expect(requests).toBe(0);
+  });
+
+  test('asks for permission when a label takes the place of an annotation that controls the maintenance', async () => {
+    const one = maintenance('shutdown-n2', 'Drain');
+    const { annotations, labels } = one.metadata;
+    const spec = {
+      ...one.spec,
+      ...withTerms({ matchFields: [{ key: 'metadata.name', operator: 'In', values: ['n2'] }] }),
+    };
+    const oldObject = {
+      ...one,
+      spec,
+      metadata: { ...one.metadata, annotations: { ...annotations, [SHUTDOWN_BOOT_ID_ANNOTATION]: 'b1' } },
+    };
+    const object = {
+      ...one,
+      spec,
+      metadata: { ...one.metadata, labels: { ...labels, [SHUTDOWN_BOOT_ID_ANNOTATION]: 'b1' } },
+    };
+    const authorization = webhooks.find(({ path }) => path === 'authorization')?.webhook;
+    const answer = (changed: object) =>
+      authorization?.(JSON.stringify(review({ operation: 'UPDATE', object: changed, oldObject })), signal);
+    expect(await answer(object)).toMatchObject({ review: { response: { allowed: false } } });
+    expect(await answer(oldObject)).toMatchObject({ review: { response: { allowed: true } } });
   });
 
   test('escapes the key of an annotation in the problem', async () => {
