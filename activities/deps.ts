@@ -20,7 +20,7 @@ export interface ProcessState {
   nodeAgents: NodeAgents;
   nodeLeases: NodeLeaseRegistry;
   serving: ServingMonitor;
-  /** Maintenance UID -> when its status was last written, in milliseconds since the epoch (see StatusWriter). */
+  /** Maintenance UID -> when its status was last written, as performance.now() returned it (see StatusWriter). */
   lastStatusWrites: Map<string, number>;
 }
 

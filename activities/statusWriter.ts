@@ -31,7 +31,7 @@ export class StatusWriter {
   #writing: Promise<void> = Promise.resolve();
   #error: unknown;
 
-  /** `lastWrites`: maintenance UID -> when any activity of this process last wrote its status, in milliseconds since the epoch. */
+  /** `lastWrites`: maintenance UID -> when any activity of this process last wrote its status, as performance.now() returned it. */
   constructor(kube: Kube, maintenance: NodeMaintenance, lastWrites: Map<string, number>) {
     this.#kube = kube;
     this.#lastWrites = lastWrites;
@@ -59,7 +59,7 @@ export class StatusWriter {
     this.#generation = generation;
     this.#timer ??= setTimeout(
       () => this.#enqueueWrite(),
-      Math.max(0, (this.#lastWrites.get(this.#uid) ?? 0) + writeEveryMs - Date.now()),
+      Math.max(0, (this.#lastWrites.get(this.#uid) ?? -Infinity) + writeEveryMs - performance.now()),
     );
   }
 
@@ -84,7 +84,7 @@ export class StatusWriter {
     this.update(object);
     if (versionOf(this.#latest) !== versionOf(object)) return false;
     this.#generation = object.metadata.generation ?? 0;
-    this.#lastWrites.set(this.#uid, Date.now());
+    this.#lastWrites.set(this.#uid, performance.now());
     try {
       await this.#patchIfChanged(change);
       return true;
@@ -107,7 +107,7 @@ export class StatusWriter {
       const change = this.#change;
       this.#change = undefined;
       if (change === undefined) return;
-      this.#lastWrites.set(this.#uid, Date.now());
+      this.#lastWrites.set(this.#uid, performance.now());
       await this.#write(change);
     };
     this.#writing = this.#writing.then(write).catch((error: unknown) => {

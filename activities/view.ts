@@ -45,7 +45,9 @@ export async function readView(
   const { generation = 0 } = maintenance.metadata;
   if (generation < ref.generation && (await isBehind({ kube }, maintenance))) return undefined;
   const current = stageOf(maintenance);
-  if (current !== stage) return { kind: 'StageChanged', stage: current, generation };
+  // The apiserver confirmed an older generation: its etcd was restored. To the workflow, it is the newest.
+  if (current !== stage)
+    return { kind: 'StageChanged', stage: current, generation: Math.max(generation, ref.generation) };
   const existing = nodes.list();
   return { maintenance, plan: planOf(maintenance), nodes: selectedNodes(maintenance, existing), existing };
 }

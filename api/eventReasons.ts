@@ -229,7 +229,7 @@ export const eventReasons = {
     type: 'Normal or Warning',
     on: ['NodeMaintenance'],
     meaning:
-      'A node stays cordoned: it was cordoned before the maintenance, or its window closed or was deleted before the work was done.',
+      'A node stays cordoned: another client has cordoned it, before or after the maintenance did, or its window closed or was deleted before the work was done.',
   },
   NodeLeaseAbandoned: {
     type: 'Warning',
@@ -250,7 +250,8 @@ export const eventReasons = {
   NodeSkipped: {
     type: 'Normal',
     on: ['NodeMaintenance'],
-    meaning: 'A node was never cordoned by the maintenance because it waited for the maintenance Lease.',
+    meaning:
+      'A node was never cordoned by the maintenance, for example because it waited for the maintenance Lease.',
   },
   NodeStarted: {
     type: 'Normal',

@@ -75,13 +75,13 @@ export class Deletions {
   #isDue(pod: Pod): boolean {
     const { uid = '' } = pod.metadata;
     const blocked = this.#blocked.get(uid);
-    if (blocked !== undefined && Date.now() - blocked.at < blockedRetryMs) return false;
+    if (blocked !== undefined && performance.now() - blocked.at < blockedRetryMs) return false;
     const deleted = this.#deleted.get(placeOf(pod) ?? '');
     if (blocked === undefined && deleted !== undefined && isRecreated(pod, deleted)) {
-      this.#blocked.set(uid, { blocker: recreatedBlocker(pod), at: Date.now() });
+      this.#blocked.set(uid, { blocker: recreatedBlocker(pod), at: performance.now() });
       return false;
     }
-    return Date.now() - (this.#requested.get(uid) ?? -Infinity) >= informerLagMs;
+    return performance.now() - (this.#requested.get(uid) ?? -Infinity) >= informerLagMs;
   }
 
   /** Resolves with true if the apiserver has accepted the deletion. A rejection concerns only this pod. */
@@ -96,14 +96,14 @@ export class Deletions {
         { uid, gracePeriodSeconds },
       );
       this.#blocked.delete(uid);
-      this.#requested.set(uid, Date.now());
+      this.#requested.set(uid, performance.now());
       if (place !== undefined) this.#deleted.set(place, { uid, deletedAt, gracePeriodSeconds });
       return outcome === 'Deleted';
     } catch (error) {
       if (!isRejection(error)) throw error;
       const message = `The apiserver rejected the deletion of the pod at the deadline: ${error.apiMessage}`;
       const blocker = { reason: BlockerReason.DeletionRejected, message };
-      this.#blocked.set(uid, { blocker, at: Date.now() });
+      this.#blocked.set(uid, { blocker, at: performance.now() });
       return false;
     }
   }

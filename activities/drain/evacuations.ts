@@ -59,7 +59,7 @@ export class Evacuations {
       return isInstigated(evacuation) && evacuation.metadata.deletionTimestamp === undefined;
     }
     const createdAt = this.#created.get(uid);
-    return createdAt !== undefined && Date.now() - createdAt < informerLagMs;
+    return createdAt !== undefined && performance.now() - createdAt < informerLagMs;
   }
 
   /** Returns a function that takes the snapshot of a pod. */
@@ -105,14 +105,14 @@ export class Evacuations {
   async start(pods: readonly Pod[], isHeld: (node: string) => boolean): Promise<void> {
     const due = pods.filter(({ metadata }) => {
       const rejected = this.#rejected.get(metadata.uid ?? '');
-      return rejected === undefined || Date.now() - rejected.at >= rejectionRetryMs;
+      return rejected === undefined || performance.now() - rejected.at >= rejectionRetryMs;
     });
     const ensure = async (pod: Pod) => {
       if (!isHeld(pod.spec.nodeName ?? '')) return;
       const uid = pod.metadata.uid ?? '';
       const rejection = await this.#ensure(pod);
       if (rejection === undefined) this.#rejected.delete(uid);
-      else this.#rejected.set(uid, { message: rejection, at: Date.now() });
+      else this.#rejected.set(uid, { message: rejection, at: performance.now() });
     };
     await forEachBounded(concurrentWrites, due, ensure, performance.now() + maxPassMs);
   }
@@ -137,7 +137,7 @@ export class Evacuations {
       return undefined;
     } catch (error) {
       if (isResolvedLater(error)) {
-        this.#created.set(pod.metadata.uid ?? '', Date.now());
+        this.#created.set(pod.metadata.uid ?? '', performance.now());
         return undefined;
       }
       if (!isRejection(error)) throw error;
@@ -156,7 +156,7 @@ export class Evacuations {
     const { metadata, spec } = evacuationOf(pod, DEFAULT_PROGRESS_DEADLINE_SECONDS);
     const evacuation = { metadata: { ...metadata, name, finalizers: [INSTIGATOR_FINALIZER] }, spec };
     await this.#cluster.kube.create(resources.evacuations, evacuation, { fieldManager: FIELD_MANAGER });
-    this.#created.set(pod.metadata.uid ?? '', Date.now());
+    this.#created.set(pod.metadata.uid ?? '', performance.now());
   }
 
   /** Returns the Evacuation of the pod. Others of the same pod, created under another name while no webhook answered, do not count. */

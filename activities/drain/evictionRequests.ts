@@ -40,12 +40,12 @@ export class EvictionRequests {
 
   /** Returns true if the request was created a moment ago. */
   isCreated({ metadata: { uid = '' } }: Pod): boolean {
-    return Date.now() - (this.#created.get(uid) ?? -Infinity) < informerLagMs;
+    return performance.now() - (this.#created.get(uid) ?? -Infinity) < informerLagMs;
   }
 
   /** Returns true unless the request was rejected a moment ago. */
   isDue({ metadata: { uid = '' } }: Pod): boolean {
-    return Date.now() - (this.#rejected.get(uid)?.at ?? -Infinity) >= rejectionRetryMs;
+    return performance.now() - (this.#rejected.get(uid)?.at ?? -Infinity) >= rejectionRetryMs;
   }
 
   rejectionOf({ metadata: { uid = '' } }: Pod): Blocker | undefined {
@@ -68,12 +68,12 @@ export class EvictionRequests {
       if (!isResolvedLater(error)) {
         if (!isRejection(error) && !isKubeError(error, 'NotFound')) throw error;
         const message = `The apiserver rejected its EvictionRequest: ${error.apiMessage}`;
-        this.#rejected.set(uid, { message, at: Date.now() });
+        this.#rejected.set(uid, { message, at: performance.now() });
         return;
       }
     }
     this.#rejected.delete(uid);
-    this.#created.set(uid, Date.now());
+    this.#created.set(uid, performance.now());
   }
 
   /** Returns the name of the request, or another one if an object that is not the request of the pod has it. */

@@ -96,12 +96,12 @@ export class NodeLeaseRegistry {
   #recordRejection(node: string, error: unknown): void {
     const appliesToAll = isKubeError(error, 'Forbidden', 'NotFound', 'NamespaceTerminating');
     const because = appliesToAll ? leasesRejected : `it cannot be written, ${errorMessage(error)}`;
-    this.#rejections.set(appliesToAll ? '' : node, { because, at: Date.now() });
+    this.#rejections.set(appliesToAll ? '' : node, { because, at: performance.now() });
   }
 
   #rejectionOf(node: string): string | undefined {
     const rejection = this.#rejections.get('') ?? this.#rejections.get(node);
-    return rejection !== undefined && Date.now() - rejection.at < this.#deps.resyncMs
+    return rejection !== undefined && performance.now() - rejection.at < this.#deps.resyncMs
       ? rejection.because
       : undefined;
   }

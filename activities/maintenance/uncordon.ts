@@ -4,7 +4,7 @@ import { listed } from '../../domain/common/names.ts';
 import { NodeDecision } from '../../domain/common/requester.ts';
 import { autoscalerAnnotationsToRemove } from '../../domain/common/autoscalers.ts';
 import { decideUncordon, isCordoned, type UncordonDecision } from '../../domain/common/cordon.ts';
-import { holdsNodes, stageOf } from '../../domain/common/stage.ts';
+import { hasStarted, holdsNodes, stageOf } from '../../domain/common/stage.ts';
 import { isHeldBy, isReleasable } from '../../domain/leases/lease.ts';
 import { leasesRejected, type NodeWithoutLease } from '../../domain/leases/nodeLease.ts';
 import { hasCordonRecord, withUncordon } from '../../domain/maintenance/status.ts';
@@ -72,7 +72,7 @@ function isDue(
   { cluster, nodeLeases, resyncMs }: Deps,
   { maintenance, waiting, leasesForbidden, at }: Uncordoned,
 ): boolean {
-  if (leasesForbidden && Date.now() - at < resyncMs) return false;
+  if (leasesForbidden && performance.now() - at < resyncMs) return false;
   return waiting.some(({ name }) => {
     const node = cluster.nodes.get(name);
     if (node === undefined || nodeLeases.shouldRetry(name)) return true;
@@ -101,7 +101,7 @@ interface Uncordoned {
   /** Nodes that are still to be uncordoned. */
   waiting: readonly NodeWithoutLease[];
   leasesForbidden: boolean;
-  /** Date.now() */
+  /** As performance.now() returned it. */
   at: number;
 }
 
@@ -137,7 +137,13 @@ async function uncordonOnce(
   });
   if (hasChanged) return { kind: 'Outdated' };
   const leasesForbidden = state.leases === undefined;
-  return { kind: 'Uncordoned', maintenance: state.maintenance, waiting, leasesForbidden, at: Date.now() };
+  return {
+    kind: 'Uncordoned',
+    maintenance: state.maintenance,
+    waiting,
+    leasesForbidden,
+    at: performance.now(),
+  };
 }
 
 async function readState(deps: Deps, ref: MaintenanceRef): Promise<ClusterState | undefined> {
@@ -181,7 +187,11 @@ async function nodesToReturn(
 }
 
 function decide({ maintenance, holdersOf }: Holders, node: Node): UncordonDecision {
-  return decideUncordon(node, nodeStatusOf(maintenance, node), holdersOf(node));
+  return decideUncordon(node, {
+    own: nodeStatusOf(maintenance, node),
+    heldBy: holdersOf(node),
+    hasCordoned: hasStarted(maintenance, 'Cordon'),
+  });
 }
 
 /** Returns the annotations to remove: none while another maintenance holds the node. */
@@ -283,10 +293,15 @@ function eventOf(
         reason: 'NodeKeptCordoned',
         message: `${stays} it was cordoned before this maintenance. Run kubectl uncordon ${name} to return it to service.`,
       };
+    case 'CordonedByAnother':
+      return {
+        reason: 'NodeKeptCordoned',
+        message: `${stays} another client has cordoned it. Run kubectl uncordon ${name} to return it to service.`,
+      };
     case 'NeverCordoned':
       return {
         reason: 'NodeSkipped',
-        message: `Node ${name} was skipped: the maintenance waited for its Lease and never cordoned it.`,
+        message: `Node ${name} was skipped: the maintenance never cordoned it.`,
       };
     default:
       return undefined;

@@ -17,6 +17,7 @@ import {
 import type { NodeStep } from '../../domain/windows/nodeFacts.ts';
 import { endedBootIdOf } from '../../domain/windows/rebootPhases.ts';
 import { isJobRunning } from '../../domain/common/job.ts';
+import { otherMaintenanceName } from '../../domain/common/revision.ts';
 import {
   newWindowMaintenance,
   possibleJobRef,
@@ -24,6 +25,7 @@ import {
   workTypeOf,
 } from '../../domain/windows/windowMaintenance.ts';
 import { newWorkJob } from '../../domain/windows/workJob.ts';
+import type { Kube } from '../../kube/client.ts';
 import { errorMessage, isKubeError, isRejection } from '../../kube/errors.ts';
 import { annotateReboot } from '../../kube/nodeReboots.ts';
 import { resources } from '../../kube/resources.ts';
@@ -87,7 +89,10 @@ function waitForChange(
   return undefined;
 }
 
-/** Creates the NodeMaintenance of a node. An existing one of the same window is the result of an earlier attempt. */
+/**
+ * Creates the NodeMaintenance of a node. An existing one of the same window is the result of an earlier attempt. Anyone may have given its name to
+ * another object: then it gets another one.
+ */
 export async function startNode(
   deps: Deps,
   window: MaintenanceWindow,
@@ -95,12 +100,29 @@ export async function startNode(
 ): Promise<void> {
   const { kube } = deps.cluster;
   const maintenance = newWindowMaintenance(window, { name: node, uid, bootId: bootIdOf(observed) });
+  const other = await createUnlessTaken(kube, maintenance);
+  if (other === undefined) return;
+  const name = otherMaintenanceName(maintenance.metadata.name, other.metadata.uid ?? '');
+  const renamed = { ...maintenance, metadata: { ...maintenance.metadata, name } };
+  if ((await createUnlessTaken(kube, renamed)) !== undefined)
+    throw new Error(
+      `NodeMaintenances "${maintenance.metadata.name}" and "${name}" exist, and are not of this window`,
+    );
+}
+
+/** Creates the NodeMaintenance of a window. Resolves with the object that has its name, if that is not of the same window. */
+async function createUnlessTaken(
+  kube: Kube,
+  maintenance: NodeMaintenance,
+): Promise<NodeMaintenance | undefined> {
+  const { name, labels } = maintenance.metadata;
   try {
     await kube.create(resources.nodeMaintenances, maintenance, { fieldManager: FIELD_MANAGER });
+    return undefined;
   } catch (error) {
     if (!isKubeError(error, 'AlreadyExists')) throw error;
-    const found = await kube.get(resources.nodeMaintenances, { name: maintenance.metadata.name });
-    if (found !== undefined && found.metadata.labels?.[WINDOW_LABEL] !== window.metadata.name) throw error;
+    const found = await kube.get(resources.nodeMaintenances, { name });
+    return found?.metadata.labels?.[WINDOW_LABEL] === labels?.[WINDOW_LABEL] ? undefined : found;
   }
 }
 

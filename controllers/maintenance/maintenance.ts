@@ -171,8 +171,9 @@ class MaintenanceReconciler {
   async #ensureRun(maintenance: NodeMaintenance): Promise<number> {
     const { name, uid = '', generation = 0 } = maintenance.metadata;
     const version = `${uid}/${generation}`;
-    // A run that has applied this generation needs no signal from a new leader.
-    if (isObserved(maintenance) && !this.#signalled.has(name)) this.#signalled.set(name, version);
+    // A run that has applied this generation needs no signal from a new leader. Of a deadline, only a signal tells its timers.
+    const isKnown = isObserved(maintenance) && maintenance.spec.drainDeadline === undefined;
+    if (isKnown && !this.#signalled.has(name)) this.#signalled.set(name, version);
     const knownForMs = await this.#knownForMs(maintenance, this.#signalled.get(name) === version);
     if (knownForMs > 0) return knownForMs;
     const delayMs = this.#restartDelay(name);

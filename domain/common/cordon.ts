@@ -1,7 +1,7 @@
 import type { Node } from '../../api/core.ts';
 import { FIELD_MANAGER } from '../../api/names.ts';
 import type { NodeMaintenanceNodeStatus } from '../../api/nodeMaintenance.ts';
-import { isManagedBy, type Managed } from './managedFields.ts';
+import { isManagedBy, isManagedByOthers, type Managed } from './managedFields.ts';
 
 /** Returns true if the node accepts no new pods. */
 export function isCordoned(node: Node): boolean {
@@ -13,7 +13,14 @@ export function isCordoned(node: Node): boolean {
  * is lost if its object was removed by force, or restored from a backup without its status.
  */
 export function isCordonedByMaintenance(node: Node & Managed): boolean {
-  return isCordoned(node) && isManagedBy(node, FIELD_MANAGER, ['f:spec', 'f:unschedulable']);
+  return isCordoned(node) && isManagedBy(node, FIELD_MANAGER, unschedulable);
+}
+
+const unschedulable = ['f:spec', 'f:unschedulable'];
+
+/** Reports whether another client has cordoned the node, as the apiserver knows. False for a node from an informer, which does not tell. */
+function isCordonedByAnother(node: Node & Managed): boolean {
+  return isCordoned(node) && isManagedByOthers(node, FIELD_MANAGER, unschedulable);
 }
 
 /**
@@ -35,21 +42,33 @@ export type UncordonDecision =
   | { kind: 'AlreadySchedulable' }
   /** Other maintenances in Cordon or Drain hold the node. */
   | { kind: 'HeldBy'; maintenances: readonly string[] }
-  /** The maintenance waited for the node and never cordoned it: the cordon belongs to someone else. */
+  /** The maintenance never cordoned the node, for example because it waited for its Lease: the cordon belongs to someone else. */
   | { kind: 'NeverCordoned' }
   /** The node was cordoned before the maintenance. The client that cordoned it must uncordon it. */
-  | { kind: 'CordonedBefore' };
+  | { kind: 'CordonedBefore' }
+  /** Another client has cordoned the node after the maintenance had returned it to service, or a moment before it was to be cordoned. */
+  | { kind: 'CordonedByAnother' };
+
+interface Uncordoning {
+  /** The status of the node in the maintenance. */
+  readonly own: NodeMaintenanceNodeStatus | undefined;
+  /** Other maintenances that hold the node. */
+  readonly heldBy: readonly string[];
+  /** Whether the maintenance has cordoned nodes. Otherwise it goes from Idle to Complete, which makes every node schedulable. */
+  readonly hasCordoned: boolean;
+}
 
 /** Decides whether a completed maintenance uncordons the node (KEP-4212 > Uncordon (Complete)). */
 export function decideUncordon(
-  node: Node,
-  own: NodeMaintenanceNodeStatus | undefined,
-  heldBy: readonly string[],
+  node: Node & Managed,
+  { own, heldBy, hasCordoned }: Uncordoning,
 ): UncordonDecision {
   if (!isCordoned(node)) return { kind: 'AlreadySchedulable' };
-  if (own !== undefined && own.unschedulableBefore === undefined) return { kind: 'NeverCordoned' };
+  const isRecorded = own?.unschedulableBefore !== undefined;
+  if (!isRecorded && (hasCordoned || own !== undefined)) return { kind: 'NeverCordoned' };
   if (heldBy.length > 0) return { kind: 'HeldBy', maintenances: heldBy.toSorted() };
-  return own?.unschedulableBefore === true ? { kind: 'CordonedBefore' } : { kind: 'Uncordon' };
+  if (own?.unschedulableBefore === true) return { kind: 'CordonedBefore' };
+  return isRecorded && isCordonedByAnother(node) ? { kind: 'CordonedByAnother' } : { kind: 'Uncordon' };
 }
 
 /** Number of foreign uncordons within `raceWindowMs` that count as a race. */

@@ -18,6 +18,12 @@ export function isManagedBy({ metadata }: Managed, manager: string, path: readon
   return ownedBy({ metadata }, manager).some((fields) => at(fields, path) !== undefined);
 }
 
+/** Reports whether others have set the field at this path, and the manager has not. False without managed fields. */
+export function isManagedByOthers(object: Managed, manager: string, path: readonly string[]): boolean {
+  const owners = managersOf(object, [path]);
+  return owners.length > 0 && !owners.some((owner) => owner.manager === manager);
+}
+
 /**
  * Returns when the apiserver stored the last change by an owner of the field at this path, in milliseconds since the epoch; undefined if the object
  * does not say so.

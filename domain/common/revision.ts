@@ -24,6 +24,12 @@ export function windowMaintenanceName(window: string, revision: string, node: st
   return `${window}-${revision}-${kept.replace(/[-.]+$/, '')}-${digest(node)}`;
 }
 
+/** Returns another name for a NodeMaintenance whose name an object with this UID has taken. */
+export function otherMaintenanceName(name: string, takenBy: string): string {
+  const suffix = digest(takenBy);
+  return `${name.slice(0, maxObjectNameLength - suffix.length - 1).replace(/[-.]+$/, '')}-${suffix}`;
+}
+
 /** Returns the name of the Job of a window's NodeMaintenance. It is short, because the pods have it as the value of a label. */
 export function jobName(maintenance: string): string {
   return `work-${digest(maintenance)}`;

@@ -1,4 +1,4 @@
-import { CancellationScope, condition, setHandler } from '@temporalio/workflow';
+import { CancellationScope, condition, patched, setHandler } from '@temporalio/workflow';
 import type { NodeMaintenanceActivities } from '../../activities/contract.ts';
 import type { AdvanceRequest } from '../../api/maintenanceInput.ts';
 import type { NodeMaintenanceStage } from '../../api/nodeMaintenance.ts';
@@ -124,7 +124,7 @@ function handleInternalMessages(run: Run, { renderDetails }: Pick<Effects, 'rend
     (observed) =>
       logAndIgnore('observe', async () => {
         rejectIf(observationProblem(observed));
-        await condition(() => run.uid !== '');
+        if (!isCancelled()) await condition(() => run.uid !== '');
         // An object with the same name and another UID is another maintenance, with a run of its own.
         if (observed.uid === run.uid) applyHint(run, observed);
       }),
@@ -139,6 +139,14 @@ function handleInternalMessages(run: Run, { renderDetails }: Pick<Effects, 'rend
     },
     { description: 'Internal: sent by the maintenance controller to update the current details' },
   );
+}
+
+/**
+ * Reports whether Temporal has cancelled the run, which goes on because its users may not complete it. In such a run every condition rejects. It has
+ * been admitted: nothing is left to wait for.
+ */
+function isCancelled(): boolean {
+  return CancellationScope.current().consideredCancelled && patched('observe-after-cancellation');
 }
 
 function requestProblem(run: Run, request: AdvanceRequest = {}): string | undefined {

@@ -86,7 +86,10 @@ async function open(run: WindowRun, input: WindowInput): Promise<void> {
   const start = { input, workflowId, runId, startedAt: startTime.toISOString(), clusterUid };
   const opened = await unwrapActivityFailure(openWindow({ ...start, ...(scheduledAt && { scheduledAt }) }));
   applyOpened(run, opened);
-  run.sentSignals = await sendSignals(opened.pausedByWindow, 'resume');
+  // A window that is cancelled at this moment is open, and has to be closed.
+  run.sentSignals = await CancellationScope.nonCancellable(() =>
+    sendSignals(opened.pausedByWindow, 'resume'),
+  );
 }
 
 async function rollOutUntilOver(input: WindowInput, run: WindowRun): Promise<void> {

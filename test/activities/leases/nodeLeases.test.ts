@@ -431,7 +431,7 @@ describe('uncordonNodes', () => {
       expect(await drainMessageOf(applied, node)).toBe('');
       await flushEvents();
       expect(await c.eventsAbout(applied)).toContain(
-        `NodeSkipped: Node ${node} was skipped: the maintenance waited for its Lease and never cordoned it.`,
+        `NodeSkipped: Node ${node} was skipped: the maintenance never cordoned it.`,
       );
     },
   );

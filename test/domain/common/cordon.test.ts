@@ -54,13 +54,39 @@ describe('a maintenance that completes', () => {
     },
     { when: 'uncordons any node when it was in Idle before', own: undefined, want: { kind: 'Uncordon' } },
     {
+      when: 'does not touch a node that it selects since it completes',
+      own: undefined,
+      hasCordoned: true,
+      want: { kind: 'NeverCordoned' },
+    },
+    {
+      when: 'uncordons a node whose cordon is its own',
+      own: recorded(false),
+      of: node(true, 'node-maintenance'),
+      hasCordoned: true,
+      want: { kind: 'Uncordon' },
+    },
+    {
+      when: 'keeps a node cordoned that someone else cordoned after it was uncordoned',
+      own: recorded(false),
+      of: node(true, 'kubectl-cordon'),
+      hasCordoned: true,
+      want: { kind: 'CordonedByAnother' },
+    },
+    {
+      when: 'uncordons a node that kubectl cordoned when it was in Idle before',
+      own: undefined,
+      of: node(true, 'kubectl-cordon'),
+      want: { kind: 'Uncordon' },
+    },
+    {
       when: 'has nothing to do for a node that is schedulable',
       own: recorded(true),
       of: node(false),
       want: { kind: 'AlreadySchedulable' },
     },
-  ])('$when', ({ own, heldBy = [], of = node(true), want }) => {
-    expect(decideUncordon(of, own, heldBy)).toEqual(want);
+  ])('$when', ({ own, heldBy = [], of = node(true), hasCordoned = false, want }) => {
+    expect(decideUncordon(of, { own, heldBy, hasCordoned })).toEqual(want);
   });
 });
 
