@@ -14,7 +14,7 @@ import {
 import type { FencedCluster } from '../kube/cluster.ts';
 import { errorMessage } from '../kube/errors.ts';
 import type { Log } from '../kube/log.ts';
-import { describeRun } from '../temporal-config/runs.ts';
+import { describeRun, isOpen } from '../temporal-config/runs.ts';
 
 /** Returns true for a run that failed or timed out by itself. `status`: name of its status in Temporal's SDK, such as `TIMED_OUT`. */
 export function hasFailed(status: string): boolean {
@@ -46,7 +46,7 @@ export async function findRun(
     workflowId,
     runId,
     status,
-    isOpen: status === 'RUNNING',
+    isOpen: isOpen(run),
     hasFailed: hasFailed(status),
     startedMs: startTime.getTime(),
     taskAttempts: raw.pendingWorkflowTask?.attempt ?? 0,

@@ -1,9 +1,10 @@
 import { type Client, WorkflowNotFoundError } from '@temporalio/client';
-import { describeRun } from '../temporal-config/runs.ts';
+import { describeRun, isOpen } from '../temporal-config/runs.ts';
 
 /** Returns true if the newest run of the workflow is open. */
 export async function isRunning(temporal: Client, workflowId: string): Promise<boolean> {
-  return (await describeRun(temporal, { workflowId }))?.status === 'RUNNING';
+  const run = await describeRun(temporal, { workflowId });
+  return run !== undefined && isOpen(run);
 }
 
 /** Sends a signal. Resolves with false if the workflow has no open run that could receive it. */

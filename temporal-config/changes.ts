@@ -7,6 +7,7 @@ import { keyDifference } from './currentKey.ts';
 import { addAttributes, hoursOf, knownAttributes } from './namespace.ts';
 import { grpcStatusOf, Code } from './connectionErrors.ts';
 import type { ScheduleFile } from './scheduleFile.ts';
+import { listSchedules, scheduledStart } from './schedules.ts';
 import {
   difference,
   isOwned,
@@ -130,7 +131,12 @@ async function compareSchedules(
   for (const { schedule, file } of schedules)
     parts.push(await compareSchedule(deps, schedule, { file, isMissing }));
   if (!isMissing)
-    parts.push(await compareOrphanedSchedules(deps, new Set(schedules.map(({ schedule }) => schedule.id))));
+    parts.push(
+      await compareOrphanedSchedules(
+        deps,
+        schedules.map(({ schedule }) => schedule),
+      ),
+    );
   return parts;
 }
 
@@ -173,27 +179,38 @@ async function compareSchedule(
   return { changes: [{ subject, lines, apply }] };
 }
 
-/** Finds Schedules that were created from a file which does not exist any more. */
+/**
+ * Finds Schedules that were created from a file which does not exist any more. The namespace may be shared: those on a task queue that no file uses
+ * may be of the files of another cluster, and are never deleted.
+ */
 async function compareOrphanedSchedules(
-  { client: { schedule: schedules }, prune }: Deps,
-  ids: ReadonlySet<string>,
+  { client, prune }: Deps,
+  files: readonly ScheduleFile[],
 ): Promise<PartialComparison> {
+  const ids = new Set(files.map(({ id }) => id));
+  const taskQueues = new Set(files.map(({ action }) => action.taskQueue));
   const orphaned: string[] = [];
-  for await (const { scheduleId, memo } of schedules.list())
-    if (isOwned({ memo }) && !ids.has(scheduleId) && !isOfController(scheduleId)) orphaned.push(scheduleId);
-  if (!prune)
-    return {
-      notes: orphaned.map(
-        (id) => `Schedule ${id}: no file defines it any more, and it still runs: --prune deletes it`,
-      ),
-    };
-  return {
-    changes: orphaned.map((id) => ({
-      subject: `Schedule ${id}`,
-      lines: ['- exists, and no file defines it'],
-      apply: () => schedules.getHandle(id).delete(),
-    })),
-  };
+  const notes: string[] = [];
+  for await (const { scheduleId: id, memo } of listSchedules(client)) {
+    if (!isOwned({ memo }) || ids.has(id) || isOfController(id)) continue;
+    const start = await scheduledStart(client, id);
+    if (start === undefined) continue;
+    if (taskQueues.has(start.taskQueue)) orphaned.push(id);
+    else
+      notes.push(
+        `Schedule ${id}: no file defines it, and it may be of another cluster, because no file uses its task queue ${start.taskQueue}: if it is yours, delete it with temporal schedule delete --schedule-id ${id}`,
+      );
+  }
+  if (!prune) {
+    const text = 'no file defines it any more, and it still runs: --prune deletes it';
+    return { notes: [...orphaned.map((id) => `Schedule ${id}: ${text}`), ...notes] };
+  }
+  const changes = orphaned.map((id) => ({
+    subject: `Schedule ${id}`,
+    lines: ['- exists, and no file defines it'],
+    apply: () => client.schedule.getHandle(id).delete(),
+  }));
+  return { changes, notes };
 }
 
 /** Reports whether the controller of MaintenanceWindows manages the Schedule. */

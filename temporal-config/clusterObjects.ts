@@ -1,7 +1,7 @@
 import type { Client } from '@temporalio/client';
 import { CLUSTER_UID_MEMO, clusterInTaskQueue, temporalNames } from '../api/names.ts';
-import { Code, grpcStatusOf } from './connectionErrors.ts';
-import { listRuns, memoTexts, type Run } from './runs.ts';
+import { listRuns, type Run } from './runs.ts';
+import { listSchedules, scheduledStart } from './schedules.ts';
 
 /** What a cluster has in a namespace of Temporal that it may share with other clusters. */
 export interface ClusterObjects {
@@ -48,20 +48,10 @@ async function schedulesOf(client: Client, claims: readonly Run[], clusterUid: s
       ? id.includes(temporalNames(undefined).windowId(''))
       : prefixes.some((prefix) => id.startsWith(prefix));
   const own: string[] = [];
-  for await (const { scheduleId } of client.schedule.list())
-    if (isCandidate(scheduleId) && (await clusterOfSchedule(client, scheduleId)) === clusterUid)
-      own.push(scheduleId);
-  return own.toSorted();
-}
-
-/** Returns the UID in the memo of the action, without decrypting the rest of the Schedule; undefined if it is gone. */
-async function clusterOfSchedule(client: Client, scheduleId: string): Promise<string | undefined> {
-  const { namespace } = client.options;
-  try {
-    const { schedule } = await client.workflowService.describeSchedule({ namespace, scheduleId });
-    return memoTexts(schedule?.action?.startWorkflow?.memo)[CLUSTER_UID_MEMO];
-  } catch (error) {
-    if (grpcStatusOf(error)?.code === Code.NotFound) return undefined;
-    throw error;
+  for await (const { scheduleId } of listSchedules(client)) {
+    if (!isCandidate(scheduleId)) continue;
+    const start = await scheduledStart(client, scheduleId);
+    if (start?.memo[CLUSTER_UID_MEMO] === clusterUid) own.push(scheduleId);
   }
+  return own.toSorted();
 }

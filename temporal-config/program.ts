@@ -43,7 +43,11 @@ TEMPORAL_ADDRESS, TEMPORAL_NAMESPACE... and temporal.toml select the server, as 
       .option('--profile <name>', 'profile of temporal.toml; overrides TEMPORAL_PROFILE')
       .option('--config-file <file>', 'path of temporal.toml; overrides TEMPORAL_CONFIG_FILE')
       .option('--dir <folder>', 'folder with namespace.yaml and schedules/', ownFolder)
-      .option('--prune', 'delete Schedules that apply created and that no file defines any more', false)
+      .option(
+        '--prune',
+        'delete Schedules that apply created, on a task queue of the files, and that no file defines any more',
+        false,
+      )
       .action(async (options: Options) => exit(await run(verb, options)));
   return program;
 }

@@ -50,6 +50,11 @@ export async function describeRun(
   }
 }
 
+/** Reports whether the run is open: one that a person has paused in Temporal receives signals, and continues when it is unpaused. */
+export function isOpen({ status }: Pick<Run, 'status'>): boolean {
+  return status === 'RUNNING' || status === 'PAUSED';
+}
+
 /** By number of temporal.api.enums.v1.WorkflowExecutionStatus. */
 const statuses = [
   'UNSPECIFIED',

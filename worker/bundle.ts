@@ -33,11 +33,18 @@ type Inputs = Readonly<Record<string, string>>;
 const inputsComment = '//# workflowInputs=';
 const sourceMapComment = '//# sourceMappingURL=';
 
-/** Starts to load the workflows. An error is thrown where they are awaited. */
-export function startLoading(options: LoadOptions, log: Log): Promise<WorkflowBundle> {
-  const loading = loadWorkflows(options, log);
-  loading.catch(() => undefined);
-  return loading;
+/** Starts to load the workflows. Returns a function that resolves with them, or rejects; the next call then loads them again. */
+export function startLoading(options: LoadOptions, log: Log): () => Promise<WorkflowBundle> {
+  let loading: Promise<WorkflowBundle> | undefined;
+  const load = () => {
+    loading ??= loadWorkflows(options, log);
+    loading.catch(() => {
+      loading = undefined;
+    });
+    return loading;
+  };
+  void load().catch(() => undefined);
+  return load;
 }
 
 /**

@@ -7,12 +7,14 @@ import {
 import { CLUSTER_NAME_MEMO, CLUSTER_UID_MEMO, type ClusterScope, temporalNames } from '../api/names.ts';
 import { shortUid } from '../domain/common/clusterName.ts';
 import { oneLine } from '../domain/common/text.ts';
+import { repeat } from '../controllers/repeat.ts';
+import { type TemporalAvailability, untilAvailable } from '../controllers/temporalAvailability.ts';
 import type { Kube } from '../kube/client.ts';
 import type { Log } from '../kube/log.ts';
 import { resources } from '../kube/resources.ts';
 import { claimedTaskQueues } from '../temporal-config/clusterClaims.ts';
 import { readableMemo } from '../temporal-config/readableMemo.ts';
-import { describeRun } from '../temporal-config/runs.ts';
+import { describeRun, isOpen } from '../temporal-config/runs.ts';
 import { retryUntilAvailable, type WaitOptions } from './startupRetry.ts';
 import type { Temporal } from './temporal.ts';
 
@@ -40,11 +42,35 @@ export class ClaimedByOther extends Error {}
 
 type ClaimClient = Pick<Temporal, 'client' | 'namespace'>;
 
-/** Claims the names of the cluster, and ends claims that it had under other names. Rejects with ClaimedByOther if another cluster has claimed them. */
+/** Claims the names of the cluster. Rejects with ClaimedByOther if another cluster has claimed them. */
 export async function claimNames(temporal: ClaimClient, scope: ClusterScope, log: Log): Promise<void> {
   await renewClaim(temporal, scope);
   log.info('Cluster claimed', { cluster: scope.name, uid: scope.uid, taskQueue: scope.names.taskQueue });
-  await releaseFormerClaims(temporal.client, scope, log);
+}
+
+interface FormerClaimsDeps {
+  readonly client: Client;
+  readonly availability: TemporalAvailability;
+  readonly scope: ClusterScope;
+  readonly log: Log;
+}
+
+const releaseEveryMs = 5 * 60_000;
+
+/**
+ * Ends the former claims of the cluster until the signal aborts. Not part of claiming: it needs the list of runs, which Temporal may not be able to
+ * answer while it runs workflows. Repeated, because a worker with the former name renews its claim until it is replaced.
+ */
+export async function runFormerClaimsController(
+  { client, availability, scope, log }: FormerClaimsDeps,
+  signal: AbortSignal,
+): Promise<void> {
+  const pass = async () => {
+    await untilAvailable(availability, signal);
+    if (!signal.aborted) await client.withAbortSignal(signal, () => releaseFormerClaims(client, scope, log));
+  };
+  const failure = 'Former claims of this cluster could not be listed, retrying';
+  await repeat(pass, { everyMs: releaseEveryMs, failure, log, signal });
 }
 
 /** Renews a claim that a user has terminated. Rejects with ClaimedByOther if another cluster has taken it. */
@@ -64,7 +90,11 @@ async function explained<T>(attempt: Promise<T>): Promise<T> {
 }
 
 /** Ends the claims that the cluster made before its `--cluster` was changed: the CLI searches them by UID. */
-async function releaseFormerClaims(client: Client, { uid, names }: ClusterScope, log: Log): Promise<void> {
+export async function releaseFormerClaims(
+  client: Client,
+  { uid, names }: ClusterScope,
+  log: Log,
+): Promise<void> {
   for await (const taskQueue of claimedTaskQueues(client, uid)) {
     if (taskQueue === names.taskQueue) continue;
     await client.workflow.getHandle(taskQueue).terminate('--cluster was changed').catch(ignoreNotFound);
@@ -108,7 +138,7 @@ async function ownerAfterClaim(client: Client, { name, uid, names }: ClusterScop
 
 async function ownerOf(client: Client, workflowId: string): Promise<Owner | undefined> {
   const run = await describeRun(client, { workflowId });
-  if (run?.status !== 'RUNNING') return undefined;
+  if (run === undefined || !isOpen(run)) return undefined;
   return { uid: textOf(run.memo[CLUSTER_UID_MEMO]), name: textOf(run.memo[CLUSTER_NAME_MEMO]) };
 }
 

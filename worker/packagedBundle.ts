@@ -7,11 +7,11 @@ import type { LoadOptions } from './bundle.ts';
  * so both are of the same sources.
  */
 
-/** Starts to load the workflows. An error is thrown where they are awaited. */
-export function startLoading(options: LoadOptions): Promise<WorkflowBundle> {
+/** Starts to load the workflows. Returns a function that resolves with them, or rejects. */
+export function startLoading(options: LoadOptions): () => Promise<WorkflowBundle> {
   const loading = loadWorkflows(options);
   loading.catch(() => undefined);
-  return loading;
+  return () => loading;
 }
 
 export async function loadWorkflows({ file, traces }: LoadOptions): Promise<WorkflowBundle> {

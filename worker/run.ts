@@ -57,7 +57,7 @@ import { NodePermissions, type ReviewRules } from '../kube/nodePermissions.ts';
 import { NodeLeases } from '../node-lease/nodeLeases.ts';
 import { type ServedAdmission, startAdmission } from './admission.ts';
 import { startLoading } from './bundle.ts';
-import { claimNames, renewClaim, readScope } from './clusterClaim.ts';
+import { claimNames, renewClaim, readScope, runFormerClaimsController } from './clusterClaim.ts';
 import type { Config } from './config.ts';
 import { freePort, serve } from './http.ts';
 import { type IdentityLease, publishIdentity } from './identity.ts';
@@ -132,7 +132,7 @@ export async function runWorker(config: Config, logger: Logger, signal: AbortSig
   // Both load while the process does other work, because they are slow.
   const traces = tracing !== undefined;
   const workflows = startLoading({ file: config.workflowBundle, traces }, log);
-  if (config.workflowBundle !== undefined) await workflows;
+  if (config.workflowBundle !== undefined) await workflows();
   const observer = new LeaseObserver({ kube, ...controllersLease(config), log, signal });
   const { check, review } = await prepareCluster(kube, { config, component: Component.Worker }, wait);
   const scope = await readScope(kube, config.cluster, wait);
@@ -216,7 +216,7 @@ interface SyncedOptions {
   scope: ClusterScope;
   identity: IdentityLease;
   liveness: WorkerLiveness;
-  workflows: Promise<WorkflowBundle>;
+  workflows: () => Promise<WorkflowBundle>;
   /** Observes the leader election Lease of the control loops. */
   observer: LeaseObserver;
 }
@@ -307,7 +307,7 @@ async function prepareWorkers(
         ...(await createWorkers(connection, scope, activities, {
           ...config,
           tracing,
-          workflows: await workflows,
+          workflows: await workflows(),
           answers: { check: () => checkTemporal(temporal, scope), availability: monitor },
         })),
         ...(await createNotificationWorkers(connection)),
@@ -448,6 +448,7 @@ async function lead({
         stalledRunTimeoutSeconds: config.stalledRunTimeoutSeconds,
       };
       await Promise.all([
+        runFormerClaimsController({ client: temporal.client, availability, scope, log }, leading),
         setCurrentVersion({ temporal, availability, deployment: config.workerDeployment, log }, leading),
         runMaintenanceController({ ...runs, onRestart: () => metrics.onRestart('nodeMaintenance') }, leading),
         runOrphanedActivitiesController({ ...runs, workers: liveness }, leading),

@@ -24,6 +24,7 @@ import type { EventRecorder } from '../../kube/events.ts';
 import type { Log } from '../../kube/log.ts';
 import { keyDifference } from '../../temporal-config/currentKey.ts';
 import { readableMemo } from '../../temporal-config/readableMemo.ts';
+import { listSchedules } from '../../temporal-config/schedules.ts';
 import type { TemporalAvailability } from '../temporalAvailability.ts';
 
 interface Deps {
@@ -89,7 +90,7 @@ export class Schedules {
     const { temporal, scope } = this.#deps;
     const prefix = scope.names.windowId('');
     const names: string[] = [];
-    for await (const { scheduleId } of temporal.schedule.list())
+    for await (const { scheduleId } of listSchedules(temporal))
       if (scheduleId.startsWith(prefix)) names.push(scheduleId.slice(prefix.length));
     return names;
   }

@@ -7,11 +7,13 @@ import { text } from 'node:stream/consumers';
 import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from '@jest/globals';
 import { Client, Connection, type ScheduleOptions } from '@temporalio/client';
+import { RawValue } from '@temporalio/common';
 import { parse, stringify } from 'yaml';
 import { nextOpening } from '../../domain/windows/schedule.ts';
 import type { Sandbox } from '../../sandbox/sandbox.ts';
 import { declaredNamespace, knownAttributes } from '../../temporal-config/namespace.ts';
 import type { ScheduleFile } from '../../temporal-config/scheduleFile.ts';
+import { listSchedules } from '../../temporal-config/schedules.ts';
 import { readDesiredConfig } from '../../temporal-config/desiredConfig.ts';
 import type { Answer } from '../api/kubectl.ts';
 import { programOf } from '../kit/program.ts';
@@ -176,18 +178,34 @@ describe('apply', () => {
   test('deletes Schedules only with --prune, and only those that it created', async () => {
     for (const id of ['unmanaged', 'maintenance-window-os-patch'])
       await temporal.schedule.create(manualSchedule(id));
+    const memo = { managedBy: 'node-maintenance temporal-config' };
+    await temporal.schedule.create({ ...manualSchedule('of-another-cluster'), memo });
+    // The list of the SDK ends with an error at this one.
+    const payload = { metadata: { encoding: Buffer.from('binary/unknown') }, data: Buffer.from('?') };
+    const unreadable = { managedBy: RawValue.fromPayload(payload) };
+    await temporal.schedule.create({ ...manualSchedule('of-another-writer'), memo: unreadable });
     await rm(join(folder, 'schedules/firmware-quarterly.yaml'));
     const note =
       'note: Schedule firmware-quarterly: no file defines it any more, and it still runs: --prune deletes it\n';
-    expect((await configure('apply')).stderr).toBe(note);
+    const kept =
+      'note: Schedule of-another-cluster: no file defines it, and it may be of another cluster, because no file uses its task queue x: if it is yours, delete it with temporal schedule delete --schedule-id of-another-cluster\n';
+    expect((await configure('apply')).stderr).toBe(note + kept);
     expect(await configure('diff', '--prune')).toMatchObject({
       code: 1,
       stdout: expect.stringContaining('Schedule firmware-quarterly\n  - exists, and no file defines it\n'),
     });
     await configure('apply', '--prune');
     const ids: string[] = [];
-    for await (const { scheduleId } of temporal.schedule.list()) ids.push(scheduleId);
-    expect(ids.toSorted()).toEqual(['maintenance-window-os-patch', yearEnd, 'unmanaged']);
+    for await (const { scheduleId } of listSchedules(temporal)) ids.push(scheduleId);
+    expect(ids.toSorted()).toEqual([
+      'maintenance-window-os-patch',
+      'of-another-cluster',
+      'of-another-writer',
+      yearEnd,
+      'unmanaged',
+    ]);
+    for (const id of ['of-another-cluster', 'of-another-writer'])
+      await temporal.schedule.getHandle(id).delete();
   });
 
   test('changes nothing if a Schedule or a search attribute conflicts', async () => {

@@ -3,7 +3,7 @@ import { Client, Connection } from '@temporalio/client';
 import { RawValue } from '@temporalio/common';
 import { type ClusterScope, temporalNames } from '../../api/names.ts';
 import type { Sandbox } from '../../sandbox/sandbox.ts';
-import { ClaimedByOther, claimNames, renewClaim } from '../../worker/clusterClaim.ts';
+import { ClaimedByOther, claimNames, releaseFormerClaims, renewClaim } from '../../worker/clusterClaim.ts';
 import type { Temporal } from '../../worker/temporal.ts';
 import { silentLog } from '../kit/cluster.ts';
 import { eventually } from '../kit/eventually.ts';
@@ -88,8 +88,9 @@ describe('the claim of a cluster', () => {
     if (before === undefined || after === undefined) throw new Error('two scopes');
     await claimOf(before).terminate();
     await claimNames(temporal, before, silentLog);
+    await claimNames(temporal, after, silentLog);
     await eventually('the first claim to be ended', async () => {
-      await claimNames(temporal, after, silentLog);
+      await releaseFormerClaims(client, after, silentLog);
       expect((await claimOf(before).describe()).status.name).toBe('TERMINATED');
     });
     expect((await claimOf(after).describe()).status.name).toBe('RUNNING');

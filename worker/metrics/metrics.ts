@@ -107,11 +107,20 @@ export function createMetrics(): Metrics {
     },
     scrape: async (sdkAddress) => {
       if (sdkAddress === undefined) return registry.metrics();
-      const signal = AbortSignal.timeout(sdkTimeoutMs);
-      const sdk = await fetch(`http://${sdkAddress}/metrics`, { signal });
-      return `${await registry.metrics()}\n${await sdk.text()}`;
+      const [own, sdk] = await Promise.all([registry.metrics(), sdkMetrics(sdkAddress)]);
+      return `${own}\n${sdk}`;
     },
   };
+}
+
+/** Returns the metrics of Temporal's SDK; empty while it does not answer, such as when it cannot connect: then ours count most. */
+async function sdkMetrics(address: string): Promise<string> {
+  try {
+    const response = await fetch(`http://${address}/metrics`, { signal: AbortSignal.timeout(sdkTimeoutMs) });
+    return await response.text();
+  } catch {
+    return '';
+  }
 }
 
 /** Counts evacuations and evictions that have ended, each outcome from 0. */
