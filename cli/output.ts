@@ -40,7 +40,8 @@ export function formatObject(object: object, format: Structured): string {
 
 /** In YAML, only text in double quotes may contain escapes, and a character beyond 16 bits has one of its own. */
 function yamlOf(object: object): string {
-  const document = new Document(object);
+  // Other readers of YAML, kubectl's among them, take `yes` or `22:00` without quotes for other types.
+  const document = new Document(object, { compat: 'yaml-1.1' });
   visit(document, {
     Scalar(_, scalar) {
       const { value } = scalar;

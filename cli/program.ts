@@ -30,14 +30,17 @@ export async function run(argv: readonly string[]): Promise<number> {
   }
 }
 
-/** Exits silently if the reader of a pipe has closed it, such as `| head`. */
+/** Exits silently if the reader of a pipe has closed it, such as `| head`, with the exit code of a program that SIGPIPE ends. */
 function exitOnBrokenPipe(): void {
   for (const stream of [process.stdout, process.stderr])
     stream.on('error', (error: NodeJS.ErrnoException) => {
       if (error.code !== 'EPIPE') throw error;
-      process.exit();
+      process.exit(process.exitCode ?? brokenPipe);
     });
 }
+
+/** 128 and the number of SIGPIPE. */
+const brokenPipe = 141;
 
 function commandLine(): Command {
   const program = new Command('kubectl maintenance')

@@ -4,6 +4,7 @@ import { delimiter } from 'node:path';
 import type { ConnectionOptions } from 'node:tls';
 import { type Cluster, KubeConfig } from '@kubernetes/client-node';
 import { oneLine } from '../domain/common/text.ts';
+import { forgetPluginTokens, letPluginsAsk } from './credentialPlugins.ts';
 import { errorMessage } from './errors.ts';
 
 /** Selects the cluster. Without any setting: the cluster that kubectl would use, or the one that this process runs in. */
@@ -25,6 +26,8 @@ export function loadKubeConfig(choice: KubeConfigChoice): KubeConfig {
   if (choice.context !== undefined) config.setCurrentContext(choice.context);
   checkContext(config, source);
   allowPlainHttp(config);
+  // That of a program stays as it is.
+  if (typeof choice.kubeconfig !== 'object') letPluginsAsk(config);
   return config;
 }
 
@@ -207,6 +210,7 @@ export class CredentialSource {
   /** Discards the cached credentials because the apiserver rejected them. */
   forget(): void {
     this.#cached = undefined;
+    forgetPluginTokens(this.#config);
   }
 
   async #load(): Promise<Credentials> {

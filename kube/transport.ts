@@ -73,6 +73,17 @@ interface Dispatchers {
   readonly watches: Dispatcher;
 }
 
+/** What requests with the current credentials have in common. */
+interface Prepared {
+  readonly headers: Readonly<Record<string, string>>;
+  readonly dispatchers: Dispatchers;
+}
+
+interface Sending {
+  readonly pool: 'requests' | 'watches';
+  readonly signal: AbortSignal;
+}
+
 /**
  * An HTTP transport to one apiserver. Contract:
  *
@@ -126,7 +137,12 @@ export class Transport {
     let status: number | undefined;
     let isSent = true;
     try {
-      const response = await this.#dispatch(request, 'watches', request.signal);
+      const prepared = await this.#prepare(request);
+      const response = await this.#dispatch(request, {
+        ...prepared,
+        pool: 'watches',
+        signal: request.signal,
+      });
       status = response.statusCode;
       if (status >= 400) throw await responseError(request.name, response);
       return response.body;
@@ -157,11 +173,17 @@ export class Transport {
     const release = request.urgent === true ? undefined : await this.#slots.acquire(request.signal);
     const started = performance.now();
     const timeoutMs = request.timeoutMs ?? requestTimeoutMs;
-    const deadline = new Deadline(timeoutMs, `timed out after ${timeoutMs / 1000} s`, request.signal);
+    let deadline: Deadline | undefined;
     let status: number | undefined;
     let isSent = true;
     try {
-      const response = await this.#dispatch(request, 'requests', deadline.signal);
+      const prepared = await this.#prepare(request);
+      deadline = new Deadline(timeoutMs, `timed out after ${timeoutMs / 1000} s`, request.signal);
+      const response = await this.#dispatch(request, {
+        ...prepared,
+        pool: 'requests',
+        signal: deadline.signal,
+      });
       status = response.statusCode;
       if (status >= 400) throw await responseError(request.name, response);
       return await response.body.text();
@@ -170,14 +192,13 @@ export class Transport {
       request.signal?.throwIfAborted();
       throw error instanceof KubeError ? error : unavailable(request.name, error);
     } finally {
-      deadline.dispose();
+      deadline?.dispose();
       release?.();
       if (isSent) this.#observe(request.name, status, started);
     }
   }
 
-  async #dispatch(request: HttpRequest, pool: 'requests' | 'watches', signal: AbortSignal) {
-    const { headers, dispatchers } = await this.#prepare(request.name);
+  async #dispatch(request: HttpRequest, { headers, dispatchers, pool, signal }: Prepared & Sending) {
     const options: GuardedRequest = {
       guardedBy: request,
       origin: this.#server.origin,
@@ -210,10 +231,12 @@ export class Transport {
     return prefix + path + (parameters.length === 0 ? '' : `?${new URLSearchParams(parameters).toString()}`);
   }
 
-  async #prepare(name: RequestName) {
+  /** Reads the credentials, which may take as long as a user needs to log in. */
+  async #prepare({ name, signal }: Pick<HttpRequest, 'name' | 'signal'>): Promise<Prepared> {
     if (this.#closed) throw new Error('the connection to the cluster was closed');
-    const { headers, tls } = await this.#credentials.current().catch((cause: unknown) => {
-      const apiMessage = `no credentials: ${errorMessage(cause)}: check the user in the kubeconfig`;
+    const { headers, tls } = await abortable(this.#credentials.current(), signal).catch((cause: unknown) => {
+      signal?.throwIfAborted();
+      const apiMessage = `no credentials: ${credentialProblem(cause)}: check the user in the kubeconfig`;
       throw new KubeError({ kind: KubeErrorKind.Unauthorized, request: name, apiMessage, cause });
     });
     return { headers, dispatchers: this.#dispatchersFor(tls) };
@@ -294,6 +317,12 @@ export class Transport {
   #observe({ verb, resource }: RequestName, status: number | undefined, started: number): void {
     this.#options.onRequest?.({ verb, resource, status, seconds: (performance.now() - started) / 1000 });
   }
+}
+
+/** A credential plugin that says nothing, or is ended because it does not answer, fails without a message. */
+function credentialProblem(cause: unknown): string {
+  const isSilent = cause instanceof Error && cause.message === '';
+  return isSilent ? 'the credential plugin failed, or did not answer in time' : errorMessage(cause);
 }
 
 /** Returns the texts of Warning headers as the apiserver writes them (RFC 7234): `299 - "text", 299 - "another"`. */

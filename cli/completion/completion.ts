@@ -176,11 +176,13 @@ async function nodes(kube: Kube): Promise<Suggestion[]> {
   }));
 }
 
+const readOnlyVerbs: readonly string[] = ['status', 'history', 'report'];
+
 /** Completed maintenances are suggested for read-only commands only. */
 async function maintenances(kube: Kube, verb: string): Promise<Suggestion[]> {
   const { items } = await kube.list(resources.nodeMaintenances, { timeoutMs: requestTimeoutMs });
   return items
-    .filter((one) => verb === 'status' || verb === 'history' || stageOf(one) !== 'Complete')
+    .filter((one) => readOnlyVerbs.includes(verb) || stageOf(one) !== 'Complete')
     .map((one) => ({
       value: one.metadata.name,
       about: escapeForTerminal(`${stageOf(one)} ${one.spec.reason ?? ''}`.trim(), maxDescriptionLength),

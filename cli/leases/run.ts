@@ -1,5 +1,5 @@
 import { type ChildProcess, spawn } from 'node:child_process';
-import { once } from 'node:events';
+import { closeSync, openSync } from 'node:fs';
 import { constants, hostname, userInfo } from 'node:os';
 import { type Command, InvalidArgumentError, Option } from 'commander';
 import { leaseClientProblem } from '../../domain/leases/lease.ts';
@@ -13,7 +13,7 @@ import { escapeForTerminal, printError } from '../output.ts';
  * Exit codes besides that of the command, as those of timeout(1). A command that a signal ended has 128 and the number of the signal, as in a shell.
  */
 const ExitCode = {
-  /** The Lease was lost, and the command was stopped. */
+  /** The Lease was lost, and the command was told to stop. */
   Lost: 124,
   /** The command was not started: the node is held by another client, or does not exist, or permissions are missing. */
   NotRun: 125,
@@ -130,7 +130,7 @@ function heldBy({ node, holder, until }: Waiting): string {
 function leaseErrorMessage(error: unknown): string {
   if (error instanceof NodeHeldError && error.node !== undefined)
     return `${heldBy({ node: error.node, holder: error.holder, until: error.until })}: wait, or leave out --no-wait`;
-  if (error instanceof NodeLeaseLostError) return `${errorMessage(error)}; the command was stopped`;
+  if (error instanceof NodeLeaseLostError) return `${errorMessage(error)}; the command has ended`;
   return errorMessage(error);
 }
 
@@ -147,6 +147,7 @@ async function execute(
   { lost, gracePeriod, signals }: Execution,
 ): Promise<number> {
   const child = spawn(program, args, { stdio: 'inherit' });
+  const ended = endOf(child);
   signals.passTo(child);
   let killTimer: NodeJS.Timeout | undefined;
   const stop = () => {
@@ -156,20 +157,44 @@ async function execute(
   lost.addEventListener('abort', stop, { once: true });
   if (lost.aborted) stop();
   try {
-    const [code, signal] = (await once(child, 'exit')) as [number | null, NodeJS.Signals | null];
-    return code ?? ExitCode.Signal + (signal === null ? 0 : constants.signals[signal]);
-  } catch (error) {
-    printError(`error: ${errorMessage(error)}`);
-    return (error as NodeJS.ErrnoException).code === 'ENOENT' ? ExitCode.NotFound : ExitCode.NotExecutable;
+    return await ended;
   } finally {
     clearTimeout(killTimer);
     lost.removeEventListener('abort', stop);
   }
 }
 
+/** Resolves with the exit code when the command has ended, or could not be started. */
+export function endOf(child: ChildProcess): Promise<number> {
+  return new Promise((resolve) => {
+    child.once('exit', (code, signal) =>
+      resolve(code ?? ExitCode.Signal + (signal === null ? 0 : constants.signals[signal])),
+    );
+    child.on('error', (error: NodeJS.ErrnoException) => {
+      if (child.pid !== undefined) {
+        // Of another user, such as with sudo. The node is held until the command has ended.
+        printError(`warning: the command cannot be stopped, and continues: ${errorMessage(error)}`);
+        return;
+      }
+      printError(`error: ${errorMessage(error)}`);
+      resolve(error.code === 'ENOENT' ? ExitCode.NotFound : ExitCode.NotExecutable);
+    });
+  });
+}
+
 const passedOn = ['SIGTERM', 'SIGINT', 'SIGHUP', 'SIGQUIT', 'SIGUSR1', 'SIGUSR2'] as const;
 /** A terminal sends these to the command too, which is in the same process group. */
 const sentByTerminal: readonly string[] = ['SIGINT', 'SIGQUIT'];
+
+/** Reports whether a terminal controls this process, even if its input comes from elsewhere. */
+function hasTerminal(): boolean {
+  try {
+    closeSync(openSync('/dev/tty', 'r'));
+    return true;
+  } catch {
+    return false;
+  }
+}
 
 /** Passes signals of this process on to the command. Before it is started, they end the wait for the node. */
 class Signals {
@@ -180,7 +205,7 @@ class Signals {
     if (this.#child === undefined) {
       this.#received ??= signal;
       this.#stop.abort(new Error(`interrupted by ${signal}`));
-    } else if (!(process.stdin.isTTY && sentByTerminal.includes(signal))) {
+    } else if (!(sentByTerminal.includes(signal) && hasTerminal())) {
       this.#child.kill(signal);
     }
   };

@@ -17,25 +17,42 @@ export interface UiOptions {
 }
 
 export function uiOption(): Option {
-  return new Option('--temporal-ui <url>', 'URL of the Temporal UI; prints links to its pages')
-    .env('TEMPORAL_UI_ADDRESS')
-    .argParser(uiAddress);
+  return new Option(
+    '--temporal-ui <url>',
+    'URL of the Temporal UI; prints links to its pages (env: TEMPORAL_UI_ADDRESS)',
+  ).argParser((text) => {
+    const address = uiAddress(text);
+    if (address === undefined) throw new InvalidArgumentError(expectedAddress);
+    return address;
+  });
 }
 
-function uiAddress(text: string): string {
+const expectedAddress = 'expected a URL such as http://localhost:8233';
+
+function uiAddress(text: string): string | undefined {
   const url = URL.parse(text.includes('://') ? text : `http://${text}`);
-  if (url === null || !/^https?:$/.test(url.protocol))
-    throw new InvalidArgumentError('expected a URL such as http://localhost:8233');
+  if (url === null || !/^https?:$/.test(url.protocol)) return undefined;
   return `${url.origin}${url.pathname}`.replace(/\/+$/, '');
+}
+
+/** Returns the URL of the UI, if links are to be printed: logs do not need them. A mistake in the environment must not stop a command. */
+function uiForLinks({ temporalUi }: UiOptions): string | undefined {
+  if (!process.stderr.isTTY) return undefined;
+  const text = process.env['TEMPORAL_UI_ADDRESS'] ?? '';
+  if (temporalUi !== undefined || text === '') return temporalUi;
+  const address = uiAddress(text);
+  if (address === undefined) printError(`Temporal UI: no link: TEMPORAL_UI_ADDRESS: ${expectedAddress}`);
+  return address;
 }
 
 /** Prints links to the workflows of maintenances, if standard error is a terminal and the URL of the UI is known. */
 export async function printWorkflowLinks(
   kube: Kube,
-  { temporalUi }: UiOptions,
+  options: UiOptions,
   names: readonly string[],
 ): Promise<void> {
-  if (temporalUi === undefined || names.length === 0 || !isInteractive()) return;
+  const temporalUi = names.length === 0 ? undefined : uiForLinks(options);
+  if (temporalUi === undefined) return;
   await withNames(kube, temporalUi, ({ maintenanceId }, workflows) => {
     for (const name of names)
       printError(`Temporal UI: ${workflows}/${encodeURIComponent(maintenanceId(name))}`);
@@ -45,10 +62,11 @@ export async function printWorkflowLinks(
 /** Prints a link to the form that starts a maintenance, and its input, which the form does not accept as a parameter. */
 export async function printStartFormLink(
   kube: Kube,
-  { temporalUi }: UiOptions,
+  options: UiOptions,
   input: MaintenanceInput,
 ): Promise<void> {
-  if (temporalUi === undefined || !isInteractive()) return;
+  const temporalUi = uiForLinks(options);
+  if (temporalUi === undefined) return;
   await withNames(kube, temporalUi, ({ maintenanceId, taskQueue }, workflows) => {
     const filled = { workflowId: maintenanceId(input.name), taskQueue, workflowType: 'nodeMaintenance' };
     const form = `${workflows}/start-workflow?${new URLSearchParams(filled).toString()}`;
@@ -76,11 +94,6 @@ async function withNames(
   } catch (error) {
     printError(`Temporal UI: no link: ${errorMessage(error)}`);
   }
-}
-
-/** Logs do not need links. */
-function isInteractive(): boolean {
-  return process.stderr.isTTY;
 }
 
 async function workflowsUrl(ui: string): Promise<string> {

@@ -70,10 +70,11 @@ async function reportOf(subject: Subject, kube: Kube): Promise<Report> {
     );
   const facts = { subject, kube, object, events, runs: recorded?.runs, unread };
   const actions = actionsOf(facts, recorded?.rows ?? []);
-  for (const text of unread) printError(`note: ${text}`);
-  return subject.kind === MAINTENANCE_WINDOW.kind
+  const report = await (subject.kind === MAINTENANCE_WINDOW.kind
     ? reportOfWindow(facts, actions)
-    : reportOfMaintenance(facts, actions);
+    : reportOfMaintenance(facts, actions));
+  for (const text of unread) printError(`note: ${text}`);
+  return report;
 }
 
 interface Facts {

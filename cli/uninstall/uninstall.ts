@@ -1,4 +1,4 @@
-import { stdin, stdout } from 'node:process';
+import { stderr, stdin } from 'node:process';
 import { createInterface } from 'node:readline/promises';
 import { type Command, Option } from 'commander';
 import { clusterInTaskQueue } from '../../api/names.ts';
@@ -12,7 +12,7 @@ import { clusterObjects } from '../../temporal-config/clusterObjects.ts';
 import { type ClusterOptions, withCluster } from '../cluster.ts';
 import { clusterUid } from '../clusterClaim.ts';
 import { duration, namespaceName, outputOption } from '../options.ts';
-import { CommandError, formatList, print, type Structured, UsageError } from '../output.ts';
+import { CommandError, escapeLines, formatList, print, type Structured, UsageError } from '../output.ts';
 import { connectTemporal, type Temporal } from '../temporal.ts';
 import { type Column, table } from '../terminal/table.ts';
 import { installedNamespace, observeCluster, taskQueueOfWorkers } from './observe.ts';
@@ -62,6 +62,8 @@ async function uninstall(options: UninstallOptions): Promise<void> {
   const { plan: isPlan, yes, output } = options;
   if (!isPlan && !yes && !stdin.isTTY)
     throw new UsageError('specify --plan to list what would be done, or --yes to do it without confirmation');
+  if (!isPlan && !yes && output !== undefined)
+    throw new UsageError('-o needs --plan, or --yes: the question is for a person');
   await withCluster(options, async (kube) => {
     if (!isPlan) await requireRights(kube);
     const namespace = options.namespace ?? (await installedNamespace(kube));
@@ -70,8 +72,8 @@ async function uninstall(options: UninstallOptions): Promise<void> {
       const plan = async () =>
         planUninstall(await observeCluster(kube, namespace, await temporal.facts()), options);
       const items = await plan();
-      if (isPlan || !yes) show(items, output);
-      if (isPlan || (!yes && !(await isConfirmed()))) return;
+      if (isPlan) return void print(planText(items, output));
+      if (!yes && !(await isConfirmed(items))) return;
       const left = await carryOut({ kube, temporal: temporal.client, plan, timeoutMs: options.timeout });
       report(left, output);
     } finally {
@@ -80,8 +82,10 @@ async function uninstall(options: UninstallOptions): Promise<void> {
   });
 }
 
-async function isConfirmed(): Promise<boolean> {
-  const terminal = createInterface({ input: stdin, output: stdout });
+/** Asks on standard error: standard output is for the result. */
+async function isConfirmed(items: readonly UninstallItem[]): Promise<boolean> {
+  const terminal = createInterface({ input: stdin, output: stderr });
+  console.error(escapeLines(planText(items)));
   try {
     return /^y(es)?$/i.test((await terminal.question('Do this? [y/N] ')).trim());
   } finally {
@@ -89,10 +93,9 @@ async function isConfirmed(): Promise<boolean> {
   }
 }
 
-function show(items: readonly UninstallItem[], output: Structured | undefined): void {
-  if (output !== undefined) print(formatList(items.map(shown), output));
-  else if (items.length === 0) print('Nothing of node maintenance was found.');
-  else print(table(columns, items));
+function planText(items: readonly UninstallItem[], output?: Structured): string {
+  if (output !== undefined) return formatList(items.map(shown), output);
+  return items.length === 0 ? 'Nothing of node maintenance was found.' : table(columns, items);
 }
 
 const columns: readonly Column<UninstallItem>[] = [
@@ -126,12 +129,16 @@ function report(left: readonly UninstallItem[], output: Structured | undefined):
     throw new CommandError(`${blocked.length} of these need an action of yours: REASON names it`);
 }
 
-/** Looks at the Temporal of the usual settings. */
+/**
+ * Looks at the Temporal of the usual settings. If it does not answer at the start, the command does the rest and names what stays there. If it stops to
+ * answer later, the command stops: what it had found there would be forgotten.
+ */
 class TemporalObserver {
   readonly client: Temporal | undefined;
   readonly #uid: string;
   readonly #clusterName: string | undefined;
   #problem: string | undefined;
+  #hasAnswered = false;
 
   private constructor(
     uid: string,
@@ -172,8 +179,13 @@ class TemporalObserver {
     if (client === undefined || this.#problem !== undefined) return this.#unreachable();
     try {
       const found = await client.answered(() => clusterObjects(client.client, this.#uid));
+      this.#hasAnswered = true;
       return { kind: 'Reachable', ...found };
     } catch (error) {
+      if (this.#hasAnswered)
+        throw new CommandError(
+          `Temporal does not answer any more: ${errorMessage(error)}; what was done stays done: remove the cause, and run the command again`,
+        );
       this.#problem = errorMessage(error);
       return this.#unreachable();
     }

@@ -62,7 +62,7 @@ export function addWindowVerbs(program: Command): void {
       .description(description)
       .argument('<window>', 'name of the MaintenanceWindow')
       .addOption(outputOption());
-  const nodes = () => new Option('--node <name...>', 'names of nodes');
+  const nodes = () => new Option('--node <name...>', 'names of nodes').argParser(nodeNames);
   verb('approve', 'approve the maintenance of nodes, or of all nodes, in the open window')
     .addOption(nodes())
     .action(actionOf(approve));
@@ -102,6 +102,14 @@ function actionOf<Options extends WindowOptions>(act: Act<Options>, remedy = win
       );
     });
   };
+}
+
+/** As a flag that is repeated, or a list with commas: no name contains one. */
+function nodeNames(text: string, given: readonly string[] = []): string[] {
+  const names = text.split(',');
+  // Without names, a request is about all nodes.
+  if (names.includes('')) throw new InvalidArgumentError('expected names of nodes, such as node-1,node-2');
+  return [...given, ...names];
 }
 
 function date(text: string): string {

@@ -1,7 +1,7 @@
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { delimiter, join } from 'node:path';
-import { loadKubeConfig } from '../../kube/config.ts';
+import { CredentialSource, loadKubeConfig } from '../../kube/config.ts';
 
 const whole = `
 apiVersion: v1
@@ -85,5 +85,43 @@ describe('the kubeconfig', () => {
     const config = loadKubeConfig({ kubeconfig: [join(dir, 'nowhere'), path, other].join(delimiter) });
     expect(config.getCurrentCluster()?.server).toBe('https://west:6443');
     expect(config.getContexts().map(({ name }) => name)).toEqual(['west', 'proxy', 'second']);
+  });
+});
+
+describe('a credential plugin', () => {
+  const dir = mkdtempSync(join(tmpdir(), 'nm-plugin-'));
+  const path = join(dir, 'config');
+  afterAll(() => rmSync(dir, { recursive: true }));
+
+  /** Returns the credentials of a user whose plugin is a shell script. */
+  function credentialsOf(script: string): CredentialSource {
+    const exec = { apiVersion: 'client.authentication.k8s.io/v1', command: 'sh', args: ['-c', script] };
+    const user = JSON.stringify({ exec });
+    writeFileSync(path, whole.replace('{token: secret}', user));
+    return new CredentialSource(loadKubeConfig({ kubeconfig: path }), 0);
+  }
+
+  const answer = (token: string) =>
+    `printf '{"apiVersion":"client.authentication.k8s.io/v1","kind":"ExecCredential","status":{"token":"%s"}}' ${token}`;
+
+  test('is asked once, and again when the apiserver has rejected its token', async () => {
+    const count = join(dir, 'count');
+    const credentials = credentialsOf(`echo >> ${count}; ${answer(`t$(wc -l < ${count})`)}`);
+    const token = async () => (await credentials.current()).headers['authorization'];
+    expect(await token()).toBe('Bearer t1');
+    expect(await token()).toBe('Bearer t1');
+    credentials.forget();
+    expect(await token()).toBe('Bearer t2');
+  });
+
+  test('has no input to wait for, if no user can give it', async () => {
+    const credentials = credentialsOf(`cat >/dev/null; ${answer('t')}`);
+    expect((await credentials.current()).headers).toEqual({ authorization: 'Bearer t' });
+  });
+
+  test('that fails is quoted', async () => {
+    await expect(credentialsOf('echo session expired >&2; exit 1').current()).rejects.toThrow(
+      'session expired',
+    );
   });
 });

@@ -4,6 +4,7 @@ import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { Sandbox } from '../../../sandbox/sandbox.ts';
+import { endOf } from '../../../cli/leases/run.ts';
 import { kubeconfigOf } from '../../kit/account.ts';
 import { eventually } from '../../kit/eventually.ts';
 import { releaseSandbox, testSandbox } from '../../kit/sandbox.ts';
@@ -108,7 +109,7 @@ test('when an administrator takes the node, the command is stopped', async () =>
   expect(await run.ended).toEqual({
     code: 124,
     stdout: 'runs\nstopped\n',
-    stderr: `error: the maintenance Lease of node ${node} was lost: it was taken by kubeadm; the command was stopped\n`,
+    stderr: `error: the maintenance Lease of node ${node} was lost: it was taken by kubeadm; the command has ended\n`,
   });
   expect(await fixture.specOf(node)).toMatchObject({ holderIdentity: 'kubeadm' });
 });
@@ -135,6 +136,14 @@ test.each(['SIGTERM', 'SIGINT', 'SIGHUP', 'SIGUSR1'] as const)(
     expect(await fixture.specOf(node)).toMatchObject({ holderIdentity: '' });
   },
 );
+
+test('a command that may not be signalled is waited for', async () => {
+  const child = spawn('sh', ['-c', 'sleep 0.5; exit 7']);
+  const ended = endOf(child);
+  // What Node.js does when kill(2) fails with EPERM.
+  child.emit('error', Object.assign(new Error('kill EPERM'), { code: 'EPERM' }));
+  expect(await ended).toBe(7);
+});
 
 test('a command that a signal ended has 128 and its number', async () => {
   const node = await fixture.node();
