@@ -115,6 +115,10 @@ export const conditionReasons = {
       reasons: {
         AllPodsTerminated: { status: ['True'], meaning: 'No pod is left on the nodes.' },
         Blocked: { status: ['False'], meaning: 'At least one pod cannot leave without intervention.' },
+        CordonRejected: {
+          status: ['False'],
+          meaning: 'Pods are left only on nodes whose cordon the apiserver rejects.',
+        },
         Draining: {
           status: ['False'],
           meaning: 'Pods are being evacuated, or the worker verifies that none is left.',

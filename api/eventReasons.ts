@@ -45,6 +45,12 @@ export const eventReasons = {
     on: ['NodeMaintenance'],
     meaning: 'Another client repeatedly uncordons a node of the maintenance.',
   },
+  CordonRejected: {
+    type: 'Warning',
+    on: ['NodeMaintenance'],
+    meaning:
+      'The apiserver rejects the cordon of a node, for example because of a policy. It is requested again every 10 s.',
+  },
   CordonRestored: {
     type: 'Normal',
     on: ['NodeMaintenance'],

@@ -217,9 +217,9 @@ class DrainRun<T extends { kind: string }> {
     this.#writer.update(view.maintenance);
     const pauseChanged = await this.#pauseChanged(view.maintenance, this.#writer);
     if (pauseChanged !== undefined) return pauseChanged;
-    const held = await acquireNodeLeases(this.#deps, view);
+    const acquired = await acquireNodeLeases(this.#deps, view);
+    const held = acquired && (await cordons.of(this.#ref.uid).reconcile(acquired, this.#writer));
     if (held === undefined) return undefined;
-    if ((await cordons.of(this.#ref.uid).reconcile(held, this.#writer)) === 'Outdated') return undefined;
     // Pods of earlier tiers may exist that the informers do not show.
     if (!cluster.isFollowing()) return undefined;
     await this.#requests.withdrawFrom(deselectedNodes(view), view.maintenance);

@@ -20,9 +20,9 @@ export async function keepCordoned(deps: Deps, ref: MaintenanceRef): Promise<Obs
     if (!isView(view)) return view;
     writer ??= new StatusWriter(cluster.kube, view.maintenance, deps.lastStatusWrites);
     writer.update(view.maintenance);
-    const held = await acquireNodeLeases(deps, view);
+    const acquired = await acquireNodeLeases(deps, view);
+    const held = acquired && (await deps.cordons.of(ref.uid).reconcile(acquired, writer));
     if (held === undefined) return undefined;
-    if ((await deps.cordons.of(ref.uid).reconcile(held, writer)) === 'Outdated') return undefined;
     const now = cluster.kube.now().toISOString();
     const input = { waiting: held.waiting, now, existing: namesOf(view.existing) };
     writer.publish((status) => withCordon(status, nodeStatusesOf(status, view.nodes), input));

@@ -8,10 +8,12 @@ import {
   missingAutoscalerAnnotations,
 } from '../../domain/common/autoscalers.ts';
 import { isCordoned, isRace, raceCount, unschedulableBefore } from '../../domain/common/cordon.ts';
+import { compareNames } from '../../domain/common/names.ts';
 import { numbered } from '../../domain/common/text.ts';
+import type { RejectedNode } from '../../domain/leases/nodeLease.ts';
 import { hasCordonRecord, newNodeStatus, withNodes } from '../../domain/maintenance/status.ts';
 import { forEachBounded } from '../../kube/bounded.ts';
-import { isKubeError } from '../../kube/errors.ts';
+import { isKubeError, isRejection } from '../../kube/errors.ts';
 import { resources } from '../../kube/resources.ts';
 import type { InjectedDeps } from '../injectedDeps.ts';
 import type { NodeLeaseRegistry } from '../leases/nodeLeaseRegistry.ts';
@@ -20,7 +22,7 @@ import { type HeldView, namesOf, nodeStatusOf } from '../view.ts';
 
 const concurrentPatches = 16;
 
-type CordonDeps = Pick<InjectedDeps, 'cluster' | 'events' | 'autoscalerAnnotationsEnabled'> & {
+type CordonDeps = Pick<InjectedDeps, 'cluster' | 'events' | 'autoscalerAnnotationsEnabled' | 'resyncMs'> & {
   nodeLeases: NodeLeaseRegistry;
 };
 
@@ -51,6 +53,8 @@ export class Cordon {
   readonly #cordoned = new Set<string>();
   /** Node -> when other clients uncordoned it; the latest `raceCount` times. */
   readonly #undone = new Map<string, number[]>();
+  /** Node -> why the apiserver rejected its change, and when, as performance.now() returned it. */
+  readonly #rejected = new Map<string, { message: string; at: number }>();
 
   constructor(deps: CordonDeps) {
     this.#deps = deps;
@@ -58,9 +62,10 @@ export class Cordon {
 
   /**
    * Cordons the held nodes, and keeps autoscalers from removing them. Records the previous state of all of them before it changes the
-   * first. Resolves with `Outdated` if the view is: then nodes that have changed since are not written, or none.
+   * first. Resolves with the view in which nodes that cannot be cordoned are not held; with undefined if the view is outdated: then nodes that have
+   * changed since are not written, or none.
    */
-  async reconcile(view: HeldView, writer: StatusWriter): Promise<'Current' | 'Outdated'> {
+  async reconcile(view: HeldView, writer: StatusWriter): Promise<HeldView | undefined> {
     const { maintenance, held } = view;
     const leases = this.#deps.nodeLeases.of(maintenance.metadata.uid ?? '');
     const written = isRecorded(view, writer) ? undefined : await this.#record(view, writer);
@@ -70,23 +75,59 @@ export class Cordon {
     const records = new Map(
       writer.latest.status?.nodeStatuses.map((record) => [record.nodeRef.name, record]),
     );
-    const changes = held.flatMap((node) => changeOf(node, records.get(node.metadata.name)) ?? []);
-    if (changes.length > 0 && !(await leases.isCurrent(maintenance, written))) return 'Outdated';
+    const changes = held
+      .flatMap((node) => changeOf(node, records.get(node.metadata.name)) ?? [])
+      .filter(({ node }) => this.#isDue(node));
+    if (changes.length > 0 && !(await leases.isCurrent(maintenance, written))) return undefined;
     let hasChanged = false;
     await forEachBounded(concurrentPatches, changes, async ({ node, ...change }) => {
       if (!leases.isHeld(node.metadata.name)) return;
-      if ((await this.#change(node, change)) === 'Changed') hasChanged = true;
+      if ((await this.#change(maintenance, node, change)) === 'Changed') hasChanged = true;
     });
-    for (const node of undone) this.#reportUndone(maintenance, node);
-    this.#reportCordoned(view, open.length - undone.length);
-    return hasChanged ? 'Outdated' : 'Current';
+    const rejected = open.flatMap(({ metadata: { name } }) => {
+      const rejection = this.#rejected.get(name)?.message;
+      return rejection === undefined ? [] : { name, rejection };
+    });
+    const names = new Set(rejected.map(({ name }) => name));
+    const cordoned = open.filter(({ metadata }) => !names.has(metadata.name));
+    const restored = undone.filter((node) => cordoned.includes(node));
+    for (const node of restored) this.#reportUndone(maintenance, node);
+    this.#reportCordoned(view, cordoned.length - restored.length);
+    return hasChanged ? undefined : withoutRejected(view, rejected);
+  }
+
+  /** Returns true unless the change of the node was rejected a moment ago. */
+  #isDue({ metadata: { name } }: Node): boolean {
+    const { at = -Infinity } = this.#rejected.get(name) ?? {};
+    return performance.now() - at >= this.#deps.resyncMs;
+  }
+
+  /** A rejection concerns only this node: the others are maintained. */
+  async #change(maintenance: NodeMaintenance, node: Node, change: NodeChange): Promise<'Done' | 'Changed'> {
+    const { name } = node.metadata;
+    try {
+      const result = await this.#changeUnlessRejected(node, change);
+      this.#rejected.delete(name);
+      return result;
+    } catch (error) {
+      if (!isRejection(error)) throw error;
+      const message = error.apiMessage;
+      if (this.#rejected.get(name)?.message !== message)
+        this.#deps.events.record(maintenance, {
+          type: 'Warning',
+          reason: 'CordonRejected',
+          message: `Node ${name} cannot be cordoned: ${message}`,
+        });
+      this.#rejected.set(name, { message, at: performance.now() });
+      return 'Done';
+    }
   }
 
   /**
    * Changes an open node although it is not as it was read, if what was recorded is: a kubelet's heartbeat, or the conditions of this maintenance, may
    * have been written since, even at this moment.
    */
-  async #change(node: Node, change: NodeChange): Promise<'Done' | 'Changed'> {
+  async #changeUnlessRejected(node: Node, change: NodeChange): Promise<'Done' | 'Changed'> {
     const { kube, nodes } = this.#deps.cluster;
     const { name } = node.metadata;
     const latest = nodes.get(name) ?? node;
@@ -134,6 +175,17 @@ export class Cordon {
         : { type: 'Normal', reason: 'CordonRestored', message: restored },
     );
   }
+}
+
+/** Returns the view in which these nodes wait. */
+function withoutRejected(view: HeldView, rejected: readonly RejectedNode[]): HeldView {
+  if (rejected.length === 0) return view;
+  const names = new Set(rejected.map(({ name }) => name));
+  return {
+    ...view,
+    held: view.held.filter(({ metadata }) => !names.has(metadata.name)),
+    waiting: [...view.waiting, ...rejected].toSorted((a, b) => compareNames(a.name, b.name)),
+  };
 }
 
 /** Reports whether the record of both is the same. A cordon that was removed and set again may have another owner. */

@@ -110,7 +110,10 @@ export async function startNode(
     );
 }
 
-/** Creates the NodeMaintenance of a window. Resolves with the object that has its name, if that is not of the same window. */
+/**
+ * Creates the NodeMaintenance of a window. Resolves with the object that has its name, if no window has created that. One whose label was removed may
+ * have maintained the node: it is reported.
+ */
 async function createUnlessTaken(
   kube: Kube,
   maintenance: NodeMaintenance,
@@ -122,7 +125,10 @@ async function createUnlessTaken(
   } catch (error) {
     if (!isKubeError(error, 'AlreadyExists')) throw error;
     const found = await kube.get(resources.nodeMaintenances, { name });
-    return found?.metadata.labels?.[WINDOW_LABEL] === labels?.[WINDOW_LABEL] ? undefined : found;
+    if (found === undefined || found.metadata.labels?.[WINDOW_LABEL] === labels?.[WINDOW_LABEL])
+      return undefined;
+    if (found.metadata.annotations?.[WindowAnnotation.Node] !== undefined) throw error;
+    return found;
   }
 }
 

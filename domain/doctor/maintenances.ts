@@ -112,6 +112,12 @@ function waitingProblem(
         'wait for the holder, or look at kubectl maintenance lease list',
         object,
       );
+    case WaitingReason.CordonRejected:
+      return warning(
+        messageOf('Drained'),
+        'change what rejects the cordon, such as a policy or a webhook',
+        object,
+      );
     case WaitingReason.NotAuthorized:
       return warning(
         messageOf('NodesAuthorized'),

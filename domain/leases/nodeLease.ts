@@ -11,15 +11,27 @@ export interface NodeWithoutLease {
   permission?: never;
 }
 
+/** A selected node that cannot be cordoned, because the apiserver rejects that: for example a policy of another project. */
+export interface RejectedNode {
+  name: string;
+  /** The message of the apiserver. */
+  rejection: string;
+  permission?: never;
+}
+
 /** A selected node that is not changed at present. */
-export type WaitingNode = NodeWithoutLease | DeniedNode;
+export type WaitingNode = NodeWithoutLease | DeniedNode | RejectedNode;
 
 export function isDenied(node: WaitingNode): node is DeniedNode {
   return node.permission !== undefined;
 }
 
+export function isRejected(node: WaitingNode): node is RejectedNode {
+  return 'rejection' in node;
+}
+
 export function isWithoutLease(node: WaitingNode): node is NodeWithoutLease {
-  return !isDenied(node);
+  return !isDenied(node) && !isRejected(node);
 }
 
 export const NODE_LEASES_HELD = 'NodeLeasesHeld';
@@ -40,6 +52,7 @@ export function heldByAnother(holder: string): string {
 /** Returns the message in the status of the node. */
 export function waitingMessage(node: WaitingNode): string {
   if (isDenied(node)) return deniedMessage(node);
+  if (isRejected(node)) return `Not cordoned: ${oneLine(node.rejection, maxReasonLength)}.`;
   return `Waiting for the maintenance Lease of the node: ${oneLine(node.because, maxReasonLength)}.`;
 }
 
@@ -50,6 +63,14 @@ export function nodeLeasesCondition(waiting: readonly NodeWithoutLease[]): Condi
     return { type, status: 'True', reason: 'Held', message: 'The maintenance Leases of all nodes are held.' };
   const nodes = waiting.map(({ name, because }) => `${name} (${oneLine(because, maxReasonLength)})`);
   return { type, status: 'False', reason: 'Waiting', message: `Waiting for nodes ${listed(nodes)}.` };
+}
+
+/** Returns why nodes are not drained that cannot be cordoned: the reason and message of a condition. */
+export function cordonRejected(
+  rejected: readonly RejectedNode[],
+): Pick<ConditionFacts, 'reason' | 'message'> {
+  const nodes = rejected.map(({ name, rejection }) => `${name} (${oneLine(rejection, maxReasonLength)})`);
+  return { reason: 'CordonRejected', message: `Nodes cannot be cordoned: ${listed(nodes)}.` };
 }
 
 /** The condition after the nodes are uncordoned. */

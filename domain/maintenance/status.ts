@@ -23,7 +23,9 @@ import { EVICTION_REQUESTS_SERVED, type ServingState, servingCondition } from '.
 import { terminationText } from '../evacuation/termination.ts';
 import { NODES_AUTHORIZED, nodesAuthorizedCondition } from '../common/nodePermission.ts';
 import {
+  cordonRejected,
   isDenied,
+  isRejected,
   isWithoutLease,
   NODE_LEASES_HELD,
   nodeLeasesCondition,
@@ -453,10 +455,11 @@ function undrainedFacts(decision: DrainDecision, planLength: number): Reason | u
     return { reason: 'NoNodeMatches', message: 'No node matches .spec.nodeSelector.' };
   if (isWaitingOnly(decision)) {
     const withoutLease = decision.undrained.filter(isWithoutLease);
-    const { reason, message } =
-      withoutLease.length > 0
-        ? { reason: 'WaitingForNodeLease', message: nodeLeasesCondition(withoutLease).message }
-        : nodesAuthorizedCondition(decision.undrained.filter(isDenied));
+    if (withoutLease.length > 0)
+      return { reason: 'WaitingForNodeLease', message: nodeLeasesCondition(withoutLease).message };
+    const rejected = decision.undrained.filter(isRejected);
+    if (rejected.length > 0) return cordonRejected(rejected);
+    const { reason, message } = nodesAuthorizedCondition(decision.undrained.filter(isDenied));
     return { reason, message };
   }
   if (isEmptied(decision, planLength)) return undefined;

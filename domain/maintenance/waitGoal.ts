@@ -87,7 +87,7 @@ const remains = new Set(['StaticPodsRemain', 'VolumesRemain']);
 /** Returns what nodes without pods wait for. */
 function waitingWithoutPods({ status }: NodeMaintenance): string[] {
   const drained = status?.conditions.find(({ type }) => type === 'Drained');
-  const reasons: readonly (string | undefined)[] = ['VolumesAttached', 'WorkInProgress'];
+  const reasons: readonly (string | undefined)[] = ['CordonRejected', 'VolumesAttached', 'WorkInProgress'];
   return drained?.status === 'False' && reasons.includes(drained.reason) ? [drained.message] : [];
 }
 

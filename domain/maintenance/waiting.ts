@@ -21,6 +21,8 @@ export const WaitingReason = {
   DisruptionBudget: BlockerReason.DisruptionBudget,
   /** Another client holds the maintenance Lease of a node. */
   WaitingForNodeLease: 'WaitingForNodeLease',
+  /** The apiserver rejects the cordon of a node. */
+  CordonRejected: 'CordonRejected',
   /** The user who requested the maintenance may not maintain a node. */
   NotAuthorized: 'NotAuthorized',
   /** No node matches the selector. */
@@ -56,6 +58,7 @@ export function waitingReasonOf(maintenance: NodeMaintenance): WaitingReason | u
 const drainReasons: readonly WaitingReason[] = [
   WaitingReason.Blocked,
   WaitingReason.WaitingForNodeLease,
+  WaitingReason.CordonRejected,
   WaitingReason.NotAuthorized,
   WaitingReason.NoNodeMatches,
   WaitingReason.WorkInProgress,

@@ -114,6 +114,37 @@ describe('an operator who may delete one node', () => {
     expect(stderr).toContain(denied('rack-9'));
   });
 
+  test('may use the name of the maintenance that the agent of this node creates, and not that of another', async () => {
+    const create = (name: string) =>
+      asOperator(['create', '--dry-run=server'], c.maintenance({ name, nodes: [n1] }));
+    expect(await create(`shutdown-${n1}`)).toMatchObject({ code: 0 });
+    expect(await create(`shutdown-${n2}`)).toMatchObject({
+      code: 1,
+      stderr: expect.stringContaining(
+        `denied the request: metadata.name: the agent of node "${n2}" uses the name "shutdown-${n2}", and user "${operator}" may not delete this node: choose another name, or request the verb delete on this node`,
+      ),
+    });
+  });
+
+  test('may not change the deadline to one that has passed', async () => {
+    const { metadata } = await c.applied(c.maintenance({ nodes: [n1] }));
+    const drainDeadline = { at: '2024-01-01T00:00:00Z' };
+    expect(await patched(metadata.name, { spec: { drainDeadline } })).toMatchObject({
+      code: 1,
+      stderr: expect.stringContaining('spec.drainDeadline.at: 2024-01-01T00:00:00Z has passed'),
+    });
+  });
+
+  test('is recorded as the requester, even if a field that is dropped is invalid', async () => {
+    const name = c.named('nm');
+    const forged = 'user admin (field manager kubectl)';
+    const annotations = { 'nodemaintenance.k8s.io/requested-by': forged };
+    const object = { ...c.maintenance({ nodes: [n1] }), metadata: { name, annotations }, status: 'x' };
+    expect(await asOperator(['create', '--validate=false'], object)).toMatchObject({ code: 0 });
+    const recorded = (await c.maintenanceNow(name)).metadata.annotations;
+    expect(recorded?.['nodemaintenance.k8s.io/requested-by']).toMatch(new RegExp(`^user ${operator} `));
+  });
+
   test.each<{ what: string; nodes: () => string[]; patch: () => object }>([
     { what: 'the selector to other nodes', nodes: () => [n1], patch: () => selecting(n1, n2) },
     { what: 'the selector from other nodes', nodes: () => [n1, n2], patch: () => selecting(n1) },

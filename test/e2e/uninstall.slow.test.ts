@@ -1,5 +1,6 @@
 import { type ChildProcess, execFile, spawn } from 'node:child_process';
 import { once } from 'node:events';
+import { type AddressInfo, connect, createServer, type Socket } from 'node:net';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { promisify } from 'node:util';
@@ -288,28 +289,63 @@ test('a worker that was removed first, in the middle of a drain, is not needed',
 test('an uninstallation that is killed again and again is completed by the next one', async () => {
   await inMidWork();
   await worker?.kill();
-  for (const lines of [1, 8, 40, 80]) await killedAfter(lines);
+  for (const lines of [1, 8, 40, 80]) await interruptedAfter(lines, (child) => child.kill('SIGKILL'));
   expect(await uninstall('--yes', '--crds')).toMatchObject({ code: 0 });
   await nothingIsLeft();
   expect(await uninstall('--yes', '--crds')).toMatchObject({ code: 0 });
 });
 
-/** Kills an uninstallation when it has announced so many items. */
-async function killedAfter(lines: number): Promise<void> {
+/** Interrupts an uninstallation when it has announced so many items. Resolves with its exit code and the lines that it has written. */
+async function interruptedAfter(
+  lines: number,
+  interrupt: (child: ChildProcess) => void,
+  settings: Record<string, string> = {},
+): Promise<{ code: number | null; written: string[] }> {
   const { bin, env, dir } = world.sandbox;
-  const child: ChildProcess = spawn(join(bin, 'kubectl-maintenance'), ['uninstall', '--yes', '--crds'], {
-    env: { ...env, HOME: dir },
+  const child = spawn(join(bin, 'kubectl-maintenance'), ['uninstall', '--yes', '--crds'], {
+    env: { ...env, ...settings, HOME: dir },
     stdio: ['ignore', 'ignore', 'pipe'],
   });
-  const exited = once(child, 'exit');
-  let count = 0;
-  if (child.stderr !== null)
-    createInterface(child.stderr).on('line', () => {
-      count += 1;
-      if (count === lines) child.kill('SIGKILL');
-    });
-  await exited;
+  const written: string[] = [];
+  createInterface(child.stderr).on('line', (line) => {
+    written.push(line);
+    if (written.length === lines) interrupt(child);
+  });
+  const [code] = (await once(child, 'close')) as [number | null];
+  return { code, written };
 }
+
+/** Passes connections on to Temporal until it is closed. */
+async function temporalProxy(): Promise<{ address: string; close: () => void }> {
+  const { hostname, port } = new URL(`http://${world.sandbox.env['TEMPORAL_ADDRESS'] ?? ''}`);
+  const sockets = new Set<Socket>();
+  const server = createServer((client) => {
+    const upstream = connect(Number(port), hostname);
+    for (const socket of [client, upstream]) sockets.add(socket.on('error', () => undefined));
+    client.pipe(upstream).pipe(client);
+  }).listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  const close = () => {
+    server.close();
+    for (const socket of sockets) socket.destroy();
+  };
+  return { address: `127.0.0.1:${(server.address() as AddressInfo).port}`, close };
+}
+
+test('an uninstallation during which Temporal fails says so, and is completed by the next one', async () => {
+  await inMidWork();
+  await worker?.kill();
+  const proxy = await temporalProxy();
+  const { code, written } = await interruptedAfter(1, () => proxy.close(), {
+    TEMPORAL_ADDRESS: proxy.address,
+  });
+  expect({ code, last: written.at(-1) }).toEqual({
+    code: 1,
+    last: expect.stringMatching(/^error: Temporal does not answer any more: .*run the command again$/),
+  });
+  expect(await uninstall('--yes', '--crds')).toMatchObject({ code: 0 });
+  await nothingIsLeft();
+});
 
 test('without --crds, the objects of users stay, and the next installation continues with them', async () => {
   await inMidWork();

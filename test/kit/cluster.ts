@@ -6,6 +6,7 @@ import {
   KUBELET_LEASE_NAMESPACE,
   NODE_LEASE_NAMESPACE,
   NODE_MAINTENANCE,
+  FIELD_MANAGER,
 } from '../../api/names.ts';
 import type {
   DrainPlanEntry,
@@ -290,8 +291,9 @@ export class TestCluster {
     resource: Resource<T>,
     key: { namespace?: string; name: string },
     patch: Record<string, unknown>,
+    manager = fieldManager,
   ): Promise<T> {
-    const stored = await this.admin.mergePatch<T>(resource, key, patch, { fieldManager });
+    const stored = await this.admin.mergePatch<T>(resource, key, patch, { fieldManager: manager });
     await this.caughtUpWith({ ...stored, kind: resource.kind });
     return stored;
   }
@@ -319,6 +321,11 @@ export class TestCluster {
   /** `kubectl cordon NODE` */
   async cordoned(name: string): Promise<void> {
     await this.patched(resources.nodes, { name }, { spec: { unschedulable: true } });
+  }
+
+  /** Cordons a node as a maintenance does. */
+  async cordonedByUs(name: string): Promise<void> {
+    await this.patched(resources.nodes, { name }, { spec: { unschedulable: true } }, FIELD_MANAGER);
   }
 
   /** `kubectl uncordon NODE` */

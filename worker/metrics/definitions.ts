@@ -27,7 +27,7 @@ export const metricDefinitions = {
   maintenanceWaiting: {
     name: 'node_maintenance_maintenance_waiting',
     type: 'gauge',
-    help: '1 for each NodeMaintenance that is not done with its stage, by what it waits for: TemporalUnavailable, NotObserved (no run has seen the change of the object), Paused, Blocked (a pod needs intervention), DisruptionBudget, WaitingForNodeLease, NotAuthorized, NoNodeMatches, WorkInProgress, VolumesAttached, Draining or Completing. At most 100 series, of the oldest.',
+    help: '1 for each NodeMaintenance that is not done with its stage, by what it waits for: TemporalUnavailable, NotObserved (no run has seen the change of the object), Paused, Blocked (a pod needs intervention), DisruptionBudget, WaitingForNodeLease, CordonRejected, NotAuthorized, NoNodeMatches, WorkInProgress, VolumesAttached, Draining or Completing. At most 100 series, of the oldest.',
     labels: ['maintenance', 'stage', 'reason'],
   },
   blockedPods: {

@@ -149,6 +149,12 @@ describe('a maintenance that is started from Temporal is admitted like any other
       expect(await performed(() => admit(startedWith({ name, nodes: [n1] } as never)))).toMatchObject({
         name,
       });
+      await expect(
+        performed(() => admit(startedWith({ name: `shutdown-${n2}`, nodes: [n1] } as never))),
+      ).rejects.toMatchObject({
+        type: 'InvalidInput',
+        message: expect.stringContaining(`the agent of node "${n2}" uses the name "shutdown-${n2}"`),
+      });
     } finally {
       await c.temporalMayDelete();
     }

@@ -19,6 +19,7 @@ import { silentLog, testCluster, type TestCluster } from '../../kit/cluster.ts';
 import { eventually, throughout } from '../../kit/eventually.ts';
 import { gate } from '../../kit/readiness.ts';
 import { releaseSandbox, testSandbox } from '../../kit/sandbox.ts';
+import { denyByPolicy } from '../../kit/rejection.ts';
 import { withMembers } from '../../kit/withMembers.ts';
 
 let sandbox: Sandbox;
@@ -273,6 +274,47 @@ describe('keepCordoned', () => {
     expect(await recorded(applied)).toEqual({ [first]: false, [later]: false });
   });
 
+  test('maintains the other nodes while a policy denies the cordon of one, and cordons that one when it may', async () => {
+    const [denied, other] = [await c.nodeNamed('denied'), await c.nodeNamed('other')];
+    const rule = { apiGroups: [''], apiVersions: ['v1'], operations: ['UPDATE'], resources: ['nodes'] };
+    const admit = await denyByPolicy(c.admin, denied, {
+      failurePolicy: 'Fail',
+      matchConstraints: { resourceRules: [rule] },
+      validations: [
+        {
+          expression: `object.metadata.name != '${denied}' || object.spec.?unschedulable.orValue(false) == false`,
+          message: 'this node is on loan',
+        },
+      ],
+    });
+    await eventually('the policy to deny', () =>
+      expect(
+        c.admin.mergePatch(
+          resources.nodes,
+          { name: denied },
+          { spec: { unschedulable: true } },
+          { fieldManager: 'test', dryRun: true },
+        ),
+      ).rejects.toThrow('on loan'),
+    );
+    const applied = await c.applied(c.maintenance({ nodes: [denied, other], stage: 'Cordon' }));
+    const cordon = started(() => acts.keepCordoned(refOf(applied), 'Cordon'));
+    await c.eventuallyCordoned(other);
+    await eventually('the status to say why', async () => {
+      const { nodeStatuses } = await c.statusOf(applied.metadata.name);
+      const of = nodeStatuses.find(({ nodeRef }) => nodeRef.name === denied);
+      expect(of?.drainMessage).toMatch(/^Not cordoned: .*this node is on loan\.$/);
+    });
+    await admit();
+    await c.eventuallyCordoned(denied);
+    await cordon.cancelled();
+    await flushEvents();
+    const rejections = (await c.eventsAbout(applied)).filter((text) => text.startsWith('CordonRejected'));
+    expect(rejections).toEqual([
+      expect.stringMatching(new RegExp(`^CordonRejected: Node ${denied} cannot be cordoned: .*on loan`)),
+    ]);
+  });
+
   test('inherits the record of a maintenance that already holds the node', async () => {
     const node = await c.nodeNamed('n');
     const holder = await c.applied(c.maintenance({ nodes: [node], stage: 'Cordon' }));
@@ -348,7 +390,7 @@ describe('keepCordoned', () => {
 describe('uncordonNodes', () => {
   test('uncordons the nodes that the maintenance has cordoned', async () => {
     const node = await c.nodeNamed('n');
-    await c.cordoned(node);
+    await c.cordonedByUs(node);
     const applied = await withRecord(await c.applied(c.maintenance({ nodes: [node], stage: 'Complete' })), {
       [node]: false,
     });
@@ -362,7 +404,8 @@ describe('uncordonNodes', () => {
       await c.nodeNamed('open'),
       await c.nodeNamed('shared'),
     ];
-    for (const node of [before, shared]) await c.cordoned(node);
+    await c.cordonedByUs(before);
+    await c.cordonedByUs(shared);
     for (const node of [before, open, shared]) await annotated(node, protectedByUs);
     const holder = await c.applied(c.maintenance({ nodes: [shared], stage: 'Drain' }));
     const maintenance = await c.applied(c.maintenance({ nodes: [before, open, shared], stage: 'Complete' }));
@@ -390,6 +433,37 @@ describe('uncordonNodes', () => {
     await c.eventuallySchedulable(node);
   });
 
+  test('keeps a node cordoned that a user cordons after it was uncordoned, while another node waits for its Lease', async () => {
+    const [returned, waiting] = [await c.nodeNamed('returned'), await c.nodeNamed('waiting')];
+    for (const node of [returned, waiting]) await c.cordonedByUs(node);
+    await c.leaseWritten(waiting, { holderIdentity: 'kubeadm' });
+    const applied = await withRecord(
+      await c.applied(c.maintenance({ nodes: [returned, waiting], stage: 'Complete' })),
+      { [returned]: false, [waiting]: false },
+    );
+    const uncordon = started(() => acts.uncordonNodes(refOf(applied), 'Waiting'));
+    await c.eventuallySchedulable(returned);
+    await c.cordoned(returned);
+    await c.leaseWritten(waiting, {});
+    await c.eventuallySchedulable(waiting);
+    await uncordon.ended;
+    expect((await c.node(returned)).spec.unschedulable).toBe(true);
+    await flushEvents();
+    expect(await c.eventsAbout(applied)).toContain(
+      `NodeKeptCordoned: Node ${returned} stays cordoned: another client has cordoned it. Run kubectl uncordon ${returned} to return it to service.`,
+    );
+  });
+
+  test('does not touch a node that it has never cordoned', async () => {
+    const node = await c.nodeNamed('n');
+    await c.cordoned(node);
+    const applied = await c.withStatus(await c.applied(c.maintenance({ nodes: [node], stage: 'Complete' })), {
+      stageStatuses: [{ name: 'Cordon', startTimestamp: new Date().toISOString() }],
+    });
+    await performedTwice(c, () => acts.uncordonNodes(refOf(applied)));
+    expect((await c.node(node)).spec.unschedulable).toBe(true);
+  });
+
   test('keeps a node cordoned that was cordoned before, and records an Event', async () => {
     const node = await c.nodeNamed('n');
     await c.cordoned(node);
@@ -408,7 +482,7 @@ describe('uncordonNodes', () => {
     'leaves a node that another maintenance in %s holds, and names it',
     async (stage) => {
       const node = await c.nodeNamed('n');
-      await c.cordoned(node);
+      await c.cordonedByUs(node);
       const holder = await c.applied(c.maintenance({ nodes: [node], stage }));
       const applied = await withRecord(await c.applied(c.maintenance({ nodes: [node], stage: 'Complete' })), {
         [node]: false,
@@ -424,7 +498,7 @@ describe('uncordonNodes', () => {
 
   test.each(['Idle', 'Complete'] as const)('is not blocked by a maintenance in %s', async (stage) => {
     const node = await c.nodeNamed('n');
-    await c.cordoned(node);
+    await c.cordonedByUs(node);
     await c.applied(c.maintenance({ nodes: [node], stage }));
     const applied = await withRecord(await c.applied(c.maintenance({ nodes: [node], stage: 'Complete' })), {
       [node]: false,
@@ -436,7 +510,7 @@ describe('uncordonNodes', () => {
   test('uncordons a node that is no longer selected', async () => {
     const rack = c.named('rack');
     const node = await c.nodeNamed('n');
-    await c.cordoned(node);
+    await c.cordonedByUs(node);
     const applied = await withRecord(await c.applied(c.maintenance({ nodes: { rack }, stage: 'Complete' })), {
       [node]: false,
     });
@@ -454,7 +528,7 @@ describe('uncordonNodes', () => {
     lagging.start(cut.signal);
     await lagging.synced(cut.signal);
     cut.abort();
-    await c.cordoned(node);
+    await c.cordonedByUs(node);
     expect(lagging.nodes.get(node)?.spec.unschedulable).toBeUndefined();
     const { activities } = activitiesOn({ cluster: lagging });
     await performed(() => activities.uncordonNodes(refOf(applied)));
@@ -475,7 +549,8 @@ describe('uncordonNodes', () => {
       await eventually('the gate in the informer', () =>
         expect(c.cluster.readinesses.get(node)?.metadata.uid).toBe(gated.metadata.uid),
       );
-      await c.patched(resources.nodes, { name: node }, { spec: { unschedulable: true, taints: [own] } });
+      await c.patched(resources.nodes, { name: node }, { spec: { taints: [own] } });
+      await c.cordonedByUs(node);
       const maintenance = await c.applied(c.maintenance({ nodes: [node], stage: 'Complete' }));
       return { node, applied: await withRecord(maintenance, { [node]: false }) };
     }
@@ -537,7 +612,7 @@ test('a node that has changed since it was read is not uncordoned: someone else 
 
 test('two maintenances that complete together uncordon the node', async () => {
   const node = await c.nodeNamed('n');
-  await c.cordoned(node);
+  await c.cordonedByUs(node);
   const both = await Promise.all(
     [1, 2].map(async () => {
       const applied = await c.applied(c.maintenance({ nodes: [node], stage: 'Drain' }));

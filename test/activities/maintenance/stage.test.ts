@@ -106,6 +106,25 @@ describe('requestStage by a message from Temporal', () => {
   });
 });
 
+test('requestStage by a message is rejected without the permission to delete a node that is still held', async () => {
+  const held = await c.nodeNamed('held');
+  const applied = await c.withStatus(await c.applied(c.maintenance({ nodes: [node], stage: 'Cordon' })), {
+    nodeStatuses: [{ nodeRef: { name: held }, unschedulableBefore: false }],
+    nodes: 1,
+  });
+  await c.temporalMayDelete([node]);
+  try {
+    await eventually('the permission to be gone', () =>
+      expect(performed(() => acts.requestStage(refOf(applied), 'Complete', 'Message'))).rejects.toMatchObject(
+        { message: expect.stringContaining(`may not delete node "${held}"`) },
+      ),
+    );
+    expect((await c.maintenanceNow(applied.metadata.name)).spec.stage).toBe('Cordon');
+  } finally {
+    await c.temporalMayDelete();
+  }
+});
+
 describe('recordPause', () => {
   test('is written to a condition, once', async () => {
     const applied = await c.applied(c.maintenance({ nodes: [node], stage: 'Drain' }));

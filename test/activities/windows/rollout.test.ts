@@ -242,6 +242,17 @@ describe('a window', () => {
     await rolledOut(next, {}, inProgress(...next.nodes));
   });
 
+  test('maintains a node although another object has the name of its NodeMaintenance', async () => {
+    const window = await windowOf(1);
+    const { metadata, spec } = await manualMaintenance(window);
+    const { name } = metadata;
+    await c.applied({ ...c.maintenance({ name, nodes: window.nodes }), spec: { ...spec, stage: 'Idle' } });
+    await rolledOut(window, {}, inProgress(...window.nodes));
+    const started = await onlyMaintenanceOf(window);
+    expect(started.metadata.name).toMatch(new RegExp(`^${name}-[0-9a-z]{10}$`));
+    expect((await c.maintenanceNow(name)).spec.stage).toBe('Idle');
+  });
+
   test('releases the reservation of a node whose NodeMaintenance, with labels and annotations of the template, a user completes, and starts the next node', async () => {
     const metadata = { labels: { team: 'sre' }, annotations: { ticket: 'OPS-4711' } };
     const window = await windowOf(2, { template: { metadata } });

@@ -1,5 +1,10 @@
 import type { MaintenanceWindowSpec } from '../../../api/maintenanceWindow.ts';
-import { jobName, revisionOf, windowMaintenanceName } from '../../../domain/common/revision.ts';
+import {
+  jobName,
+  otherMaintenanceName,
+  revisionOf,
+  windowMaintenanceName,
+} from '../../../domain/common/revision.ts';
 
 const spec = (differs: object = {}) =>
   ({ template: { reason: 'a' }, work: { type: 'None' }, ...differs }) as MaintenanceWindowSpec;
@@ -23,4 +28,13 @@ test('the NodeMaintenance of a window is named after window, revision and node, 
     expect(name).toMatch(/^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$/);
   }
   expect(jobName('patch-abc-node-1').length).toBeLessThanOrEqual(63);
+});
+
+test('another name is a valid one, and depends on the object that has the first', () => {
+  const long = `${'n'.repeat(240)}.${'m'.repeat(12)}`;
+  for (const name of ['patch-abc-node-1', long]) {
+    const others = ['uid-1', 'uid-2'].map((uid) => otherMaintenanceName(name, uid));
+    expect(new Set([name, ...others]).size).toBe(3);
+    for (const other of others) expect(other).toMatch(/^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?$/);
+  }
 });

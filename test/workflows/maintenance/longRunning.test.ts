@@ -154,3 +154,20 @@ test('A cancellation from Temporal without authorization changes nothing, and la
   await handle.executeUpdate('cancel', { args: [] });
   expect(await handle.result()).toMatchObject({ name: fake.name });
 });
+
+test('A maintenance in Idle that ignored a cancellation from Temporal still follows its object', async () => {
+  for (const end of ['Complete', 'Gone'] as const) {
+    const fake = new FakeMaintenance({ stage: 'Idle' });
+    const handle = await lab.startMaintenance(fake);
+    await eventually('the stage', () => expect(fake.calls).toContain('startStage Idle'));
+    fake.failing('requestStage', ApplicationFailure.nonRetryable('you may not', 'InvalidInput'));
+    await handle.cancel();
+    await eventually('the authorization', () => expect(fake.calls).toContain('requestStage Complete'));
+    if (end === 'Complete') {
+      await handle.signal('observe', fake.edited('Drain'));
+      await fake.inProgress('drain 0');
+      await handle.executeUpdate('cancel', { args: [] });
+    } else await handle.signal('observe', fake.deleted());
+    expect(await handle.result()).toMatchObject({ name: fake.name });
+  }
+});

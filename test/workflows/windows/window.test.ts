@@ -200,8 +200,12 @@ test('A window that is cancelled from Temporal finishes its nodes', async () => 
   expect(fake.calls.at(-1)).toBe('closeWindow');
 });
 
-test('A window that is cancelled from Temporal while it opens is closed', async () => {
+test.each([
+  { when: 'nothing was paused', pausedByWindow: [] },
+  { when: 'it resumes what it had paused', pausedByWindow: ['node-maintenance-of-window'] },
+])('A window that is cancelled from Temporal while it opens is closed: $when', async ({ pausedByWindow }) => {
   const fake = new FakeWindow();
+  fake.pausedByWindow = pausedByWindow;
   const opens = Promise.withResolvers<void>();
   fake.opening = opens.promise;
   const handle = await lab.startWindow(fake);
