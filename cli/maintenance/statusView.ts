@@ -200,6 +200,7 @@ const completeColumns: Column<NodeSummary>[] = [
 
 const unchangedTexts = {
   CordonedBefore: 'nothing: was cordoned before the maintenance',
+  CordonedByAnother: 'nothing: is cordoned by another client',
   NeverCordoned: 'nothing: was not changed by the maintenance',
 } as const;
 

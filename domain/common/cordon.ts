@@ -19,7 +19,7 @@ export function isCordonedByMaintenance(node: Node & Managed): boolean {
 const unschedulable = ['f:spec', 'f:unschedulable'];
 
 /** Reports whether another client has cordoned the node, as the apiserver knows. False for a node from an informer, which does not tell. */
-function isCordonedByAnother(node: Node & Managed): boolean {
+export function isCordonedByAnother(node: Node & Managed): boolean {
   return isCordoned(node) && isManagedByOthers(node, FIELD_MANAGER, unschedulable);
 }
 
@@ -36,6 +36,9 @@ export function unschedulableBefore(
   const recorded = [own, ...holders].find((status) => status?.unschedulableBefore !== undefined);
   return recorded?.unschedulableBefore ?? (isCordoned(node) && !isCordonedByMaintenance(node));
 }
+
+/** Why a completed maintenance leaves a node as it is. */
+export type NotUncordoned = 'CordonedBefore' | 'CordonedByAnother' | 'NeverCordoned';
 
 export type UncordonDecision =
   | { kind: 'Uncordon' }

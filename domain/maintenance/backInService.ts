@@ -3,7 +3,7 @@ import { REQUESTER_ANNOTATION } from '../../api/names.ts';
 import type { NodeMaintenance, NodeMaintenanceNodeStatus } from '../../api/nodeMaintenance.ts';
 import type { NodeReadiness } from '../../api/nodeReadiness.ts';
 import type { NodeReadinessPolicy } from '../../api/nodeReadinessPolicy.ts';
-import { isCordoned } from '../common/cordon.ts';
+import { isCordoned, isCordonedByAnother, type NotUncordoned } from '../common/cordon.ts';
 import { listed } from '../common/names.ts';
 import { holdsNode } from '../common/nodePermission.ts';
 import { countsForEveryNode } from '../common/requester.ts';
@@ -81,20 +81,18 @@ export function outOfServiceReasons(
   const notUncordoned = notUncordonedReason(node, maintenance);
   if (notUncordoned === 'NeverCordoned') return [];
   return [
-    ...(notUncordoned === 'CordonedBefore' ? [] : cordonReasons(node, maintenance, context.maintenances)),
+    ...(notUncordoned === undefined ? cordonReasons(node, maintenance, context.maintenances) : []),
     ...notReadyReasons(input, context.policies),
   ];
 }
 
-/** Returns why Complete does not uncordon the node: it was cordoned before the maintenance, or the maintenance never cordoned it. */
-export function notUncordonedReason(
-  node: Node,
-  maintenance: NodeMaintenance,
-): 'CordonedBefore' | 'NeverCordoned' | undefined {
+/** Returns why Complete does not uncordon the node; undefined if it does. */
+export function notUncordonedReason(node: Node, maintenance: NodeMaintenance): NotUncordoned | undefined {
   const record = recordOf(maintenance, node.metadata.name);
   if (record === undefined) return undefined;
   if (!hasCordonRecord(record)) return 'NeverCordoned';
-  return isCordoned(node) && record.unschedulableBefore === true ? 'CordonedBefore' : undefined;
+  if (isCordoned(node) && record.unschedulableBefore === true) return 'CordonedBefore';
+  return isCordonedByAnother(node) ? 'CordonedByAnother' : undefined;
 }
 
 /** Returns true if the node accepts pods, for any maintenance. */

@@ -15,7 +15,7 @@ import { defaultEvictionApi } from '../common/evictionApi.ts';
 import { CAPACITY_AVAILABLE } from '../capacity/condition.ts';
 import { isFalse, isTrue } from '../common/conditions.ts';
 import { terminationText } from '../evacuation/termination.ts';
-import { isCordoned } from '../common/cordon.ts';
+import { isCordoned, type NotUncordoned } from '../common/cordon.ts';
 import { entryText, planOf, positionOf } from '../drain/plan.ts';
 import { stalledMessage } from '../common/stalledRun.ts';
 import { compareNames } from '../common/names.ts';
@@ -136,7 +136,7 @@ export interface NodeSummary {
   /** After Complete. */
   readonly inService?: boolean;
   /** After Complete: why the maintenance does not uncordon the node. */
-  readonly notUncordoned?: 'CordonedBefore' | 'NeverCordoned';
+  readonly notUncordoned?: NotUncordoned;
 }
 
 export interface LeavingPod {

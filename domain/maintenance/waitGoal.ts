@@ -144,12 +144,13 @@ function waitForComplete(input: WaitInput): WaitResult {
 
 const notUncordonedText = {
   CordonedBefore: 'Still cordoned, as before the maintenance',
+  CordonedByAnother: 'Still cordoned, by another client',
   NeverCordoned: 'Skipped, never cordoned by the maintenance',
 } as const;
 
 function notUncordonedNotes({ maintenance, nodes }: MaintenanceSummaryInput): string[] {
   const byReason = Map.groupBy(nodes, ({ node }) => notUncordonedReason(node, maintenance));
-  return (['CordonedBefore', 'NeverCordoned'] as const).flatMap((reason) => {
+  return (['CordonedBefore', 'CordonedByAnother', 'NeverCordoned'] as const).flatMap((reason) => {
     const names = (byReason.get(reason) ?? []).map(({ node }) => node.metadata.name);
     return names.length === 0 ? [] : [`${notUncordonedText[reason]}: ${sortedList(names)}.`];
   });

@@ -361,6 +361,16 @@ describe('keepCordoned', () => {
     await cordon.cancelled();
   });
 
+  test('follows an object of which etcd was restored to an earlier generation than the workflow knows', async () => {
+    const applied = await c.applied(c.maintenance({ nodes: [await c.nodeNamed('n')], stage: 'Cordon' }));
+    const known = { ...refOf(applied), generation: 3 };
+    expect(await performed(() => acts.keepDrained(known))).toEqual({
+      kind: 'StageChanged',
+      stage: 'Cordon',
+      generation: 3,
+    });
+  });
+
   test.each([
     { when: 'is deleted', uid: undefined },
     { when: 'is replaced by another of the same name', uid: 'previous' },

@@ -290,6 +290,20 @@ describe('a NodeMaintenance', () => {
   });
 });
 
+test('a deadline that changed while nobody led is told to the run, which schedules its steps', async () => {
+  const applied = await c.applied(c.maintenance({ nodes: ['none'], stage: 'Drain' }));
+  const { name } = applied.metadata;
+  controlling();
+  await eventuallySignalled(applied, [observed(applied, 'Drain', 1)]);
+  await stopped();
+  const patch = { spec: { drainDeadline: { after: '2h' } } };
+  const edited = await c.patched(resources.nodeMaintenances, { name }, patch);
+  // The drain in progress has seen it.
+  await c.caughtUpWith(await c.withStatus(edited, { observedGeneration: 2, nodes: 0 }));
+  controlling();
+  await eventuallySignalled(applied, [observed(applied, 'Drain', 1), observed(applied, 'Drain', 2)]);
+});
+
 describe('a status that changes', () => {
   test('costs no request to Temporal, with any leader', async () => {
     const applied = await c.applied(c.maintenance({ nodes: ['none'], stage: 'Cordon' }));

@@ -370,6 +370,16 @@ describe('the summary of a completed maintenance', () => {
     expect(summary).toMatchObject({ paused: false, nodes: [want] });
     expect('notUncordoned' in (summary.nodes[0] ?? {})).toBe('notUncordoned' in want);
   });
+
+  test('has a node that another client has cordoned since it was returned', () => {
+    const own = node({ cordoned: true });
+    const fieldsV1 = { 'f:spec': { 'f:unschedulable': {} } };
+    const metadata = { ...own.node.metadata, managedFields: [{ manager: 'kubectl-cordon', fieldsV1 }] };
+    const nodes = [{ ...own, node: { ...own.node, metadata } }];
+    expect(summaryOf(inputOf(complete({ unschedulableBefore: false }), { nodes }))).toMatchObject({
+      nodes: [{ inService: false, outOfServiceReasons: [], notUncordoned: 'CordonedByAnother' }],
+    });
+  });
 });
 
 describe('waiting for a stage', () => {
