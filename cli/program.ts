@@ -14,7 +14,7 @@ import { addStageVerbs } from './maintenance/stage.ts';
 import { addWindowVerbs } from './windows/window.ts';
 import { addWindowsVerb } from './windows/windows.ts';
 import { addUninstallVerb } from './uninstall/uninstall.ts';
-import { uiOption } from './maintenance/temporalUi.ts';
+import { requireUiArgument, uiOption } from './maintenance/temporalUi.ts';
 import { addWorkersVerb } from './workers/workers.ts';
 
 /** Resolves with the exit code: 0 success, 1 rejected or failed, 2 invalid usage. */
@@ -50,6 +50,7 @@ function commandLine(): Command {
     .option('--kubeconfig <file>', 'path of the kubeconfig; default: KUBECONFIG or ~/.kube/config')
     .option('--context <name>', 'context of the kubeconfig; default: the current one')
     .addOption(uiOption())
+    .hook('preAction', (_program, command) => requireUiArgument(command))
     .helpCommand(false)
     .configureOutput({ writeErr: writeUsageError })
     .exitOverride();

@@ -1,10 +1,16 @@
 import type { Lease } from '../api/core.ts';
-import { COMPONENT_LABEL } from '../api/names.ts';
+import { COMPONENT_LABEL, IdentityAnnotation } from '../api/names.ts';
 import { renewIntervalSecondsOf, startIdOf } from '../domain/leases/identityLease.ts';
 import type { Change } from '../kube/informer.ts';
 
 /** A process whose identity Lease was not renewed while this process renewed its own this often is presumed dead. */
 const missedRenewals = 3;
+
+interface Seen {
+  readonly ownRenewals: number;
+  readonly everySeconds: number;
+  readonly taskQueue: string | undefined;
+}
 
 interface Watched {
   subscribe(handler: (change: Change<Readonly<Lease>>) => void): () => void;
@@ -25,7 +31,7 @@ export class WorkerLiveness {
   readonly #own: string | undefined;
   readonly #leaderLease: string;
   /** Start of a process -> how many own renewals had been seen when its Lease was last seen to change, and its interval of renewals. */
-  readonly #seen = new Map<string, { ownRenewals: number; everySeconds: number }>();
+  readonly #seen = new Map<string, Seen>();
   readonly #deposed = new Set<string>();
   #ownRenewals = 0;
   #ownEverySeconds = 0;
@@ -53,6 +59,11 @@ export class WorkerLiveness {
     return [...new Set([...this.#seen.keys(), ...this.#deposed])].filter((id) => this.isDead(id));
   }
 
+  /** Returns true if a process that is not presumed dead runs workflows on the task queue. */
+  isUsed(taskQueue: string): boolean {
+    return [...this.#seen].some(([id, seen]) => seen.taskQueue === taskQueue && !this.isDead(id));
+  }
+
   /** Forgets a dead process whose activities were started again. */
   forget(id: string): void {
     this.#seen.delete(id);
@@ -73,7 +84,8 @@ export class WorkerLiveness {
       this.#ownRenewals += 1;
       this.#ownEverySeconds = everySeconds;
     }
-    this.#seen.set(id, { ownRenewals: this.#ownRenewals, everySeconds });
+    const taskQueue = metadata.annotations?.[IdentityAnnotation.TaskQueue];
+    this.#seen.set(id, { ownRenewals: this.#ownRenewals, everySeconds, taskQueue });
     this.#deposed.delete(id);
   }
 

@@ -181,6 +181,12 @@ export interface Credentials {
   readonly tls: TlsOptions;
 }
 
+interface CachedCredentials {
+  readonly credentials: Promise<Credentials>;
+  /** As performance.now() returned it; undefined while they are loaded: a plugin may ask a user. */
+  loadedMs?: number;
+}
+
 /**
  * Provides credentials from client-node, including exec plugins and token files, and caches them for some seconds because
  * client-node reads the CA, the certificate and the key from disk on every call.
@@ -189,7 +195,7 @@ export class CredentialSource {
   #config: KubeConfig;
   readonly #cacheMs: number;
   readonly #reload: (() => KubeConfig) | undefined;
-  #cached: { at: number; credentials: Promise<Credentials> } | undefined;
+  #cached: CachedCredentials | undefined;
 
   /** `reload` reads the configuration again for each load, in case its file was renewed; what it read before stays if it throws. */
   constructor(config: KubeConfig, cacheMs = 10_000, reload?: () => KubeConfig) {
@@ -199,16 +205,25 @@ export class CredentialSource {
   }
 
   current(): Promise<Credentials> {
-    const cached = this.#cached;
-    if (cached !== undefined && performance.now() - cached.at < this.#cacheMs) return cached.credentials;
+    const { credentials: known, loadedMs = Infinity } = this.#cached ?? {};
+    if (known !== undefined && performance.now() - loadedMs < this.#cacheMs) return known;
     const credentials = this.#load();
-    this.#cached = { at: performance.now(), credentials };
-    credentials.catch(() => this.forget());
+    const loading: CachedCredentials = { credentials };
+    this.#cached = loading;
+    credentials.then(
+      () => {
+        loading.loadedMs = performance.now();
+      },
+      () => {
+        if (this.#cached === loading) this.#cached = undefined;
+      },
+    );
     return credentials;
   }
 
-  /** Discards the cached credentials because the apiserver rejected them. */
-  forget(): void {
+  /** Discards the cached credentials because the apiserver rejected those of a request that had them at this time. Later ones stay. */
+  forget(usedMs: number): void {
+    if ((this.#cached?.loadedMs ?? Infinity) > usedMs) return;
     this.#cached = undefined;
     forgetPluginTokens(this.#config);
   }

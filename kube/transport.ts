@@ -77,7 +77,11 @@ interface Dispatchers {
 interface Prepared {
   readonly headers: Readonly<Record<string, string>>;
   readonly dispatchers: Dispatchers;
+  /** When the request got the credentials, as performance.now() returned it. */
+  readonly usedMs: number;
 }
+
+const unauthorized = 401;
 
 interface Sending {
   readonly pool: 'requests' | 'watches';
@@ -149,7 +153,6 @@ export class Transport {
     } catch (error) {
       isSent = !isKubeError(error, KubeErrorKind.NotSent);
       request.signal.throwIfAborted();
-      this.#forgetRejectedCredentials(error);
       throw error instanceof KubeError ? error : unavailable(request.name, error);
     } finally {
       if (isSent) this.#observe(request.name, status, started);
@@ -198,7 +201,7 @@ export class Transport {
     }
   }
 
-  async #dispatch(request: HttpRequest, { headers, dispatchers, pool, signal }: Prepared & Sending) {
+  async #dispatch(request: HttpRequest, { headers, dispatchers, usedMs, pool, signal }: Prepared & Sending) {
     const options: GuardedRequest = {
       guardedBy: request,
       origin: this.#server.origin,
@@ -217,6 +220,7 @@ export class Transport {
     };
     // undici ignores the signal while it connects, and drops aborted requests once it has a connection.
     const response = await abortable(dispatchers[pool].request(options), signal);
+    if (response.statusCode === unauthorized) this.#credentials.forget(usedMs);
     this.#readClock(response.headers['date']);
     const onWarning = request.onWarning ?? this.#options.onWarning;
     for (const text of warningsOf(response.headers['warning'])) onWarning?.(text);
@@ -239,7 +243,7 @@ export class Transport {
       const apiMessage = `no credentials: ${credentialProblem(cause)}: check the user in the kubeconfig`;
       throw new KubeError({ kind: KubeErrorKind.Unauthorized, request: name, apiMessage, cause });
     });
-    return { headers, dispatchers: this.#dispatchersFor(tls) };
+    return { headers, dispatchers: this.#dispatchersFor(tls), usedMs: performance.now() };
   }
 
   /** Opens new connections after a rotation of the client certificate or the CA; the previous ones close when idle. */
@@ -291,15 +295,9 @@ export class Transport {
       const backOffMs = Math.min(100 * 2 ** attempt, 5_000);
       return Math.max(backOffMs, (error.retryAfterSeconds ?? 0) * 1000) * (1 + Math.random() / 2);
     }
-    if (this.#forgetRejectedCredentials(error) && attempt === 1) return 0;
+    if (isKubeError(error, KubeErrorKind.Unauthorized) && attempt === 1) return 0;
     if (isBroken(error) && request.method === 'GET' && attempt < maxBrokenAttempts) return 50 * attempt;
     return undefined;
-  }
-
-  #forgetRejectedCredentials(error: unknown): boolean {
-    const rejected = isKubeError(error, KubeErrorKind.Unauthorized);
-    if (rejected) this.#credentials.forget();
-    return rejected;
   }
 
   /**

@@ -52,6 +52,8 @@ interface FormerClaimsDeps {
   readonly client: Client;
   readonly availability: TemporalAvailability;
   readonly scope: ClusterScope;
+  /** Reports whether a worker of this cluster runs on the task queue: while `--cluster` is being changed, there are workers with both names. */
+  readonly isUsed: (taskQueue: string) => boolean;
   readonly log: Log;
 }
 
@@ -62,12 +64,13 @@ const releaseEveryMs = 5 * 60_000;
  * answer while it runs workflows. Repeated, because a worker with the former name renews its claim until it is replaced.
  */
 export async function runFormerClaimsController(
-  { client, availability, scope, log }: FormerClaimsDeps,
+  { client, availability, scope, isUsed, log }: FormerClaimsDeps,
   signal: AbortSignal,
 ): Promise<void> {
+  const release = () => releaseFormerClaims(client, scope, { isUsed, log });
   const pass = async () => {
     await untilAvailable(availability, signal);
-    if (!signal.aborted) await client.withAbortSignal(signal, () => releaseFormerClaims(client, scope, log));
+    if (!signal.aborted) await client.withAbortSignal(signal, release);
   };
   const failure = 'Former claims of this cluster could not be listed, retrying';
   await repeat(pass, { everyMs: releaseEveryMs, failure, log, signal });
@@ -93,10 +96,10 @@ async function explained<T>(attempt: Promise<T>): Promise<T> {
 export async function releaseFormerClaims(
   client: Client,
   { uid, names }: ClusterScope,
-  log: Log,
+  { isUsed, log }: Pick<FormerClaimsDeps, 'isUsed' | 'log'>,
 ): Promise<void> {
   for await (const taskQueue of claimedTaskQueues(client, uid)) {
-    if (taskQueue === names.taskQueue) continue;
+    if (taskQueue === names.taskQueue || isUsed(taskQueue)) continue;
     await client.workflow.getHandle(taskQueue).terminate('--cluster was changed').catch(ignoreNotFound);
     log.warn('The former claim of this cluster was ended: runs on its task queue have no worker any more', {
       taskQueue,

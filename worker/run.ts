@@ -448,8 +448,7 @@ async function lead({
         stalledRunTimeoutSeconds: config.stalledRunTimeoutSeconds,
       };
       await Promise.all([
-        runFormerClaimsController({ client: temporal.client, availability, scope, log }, leading),
-        setCurrentVersion({ temporal, availability, deployment: config.workerDeployment, log }, leading),
+        runRegistrationControllers({ temporal, availability, scope, liveness, config, log }, leading),
         runMaintenanceController({ ...runs, onRestart: () => metrics.onRestart('nodeMaintenance') }, leading),
         runOrphanedActivitiesController({ ...runs, workers: liveness }, leading),
         runWindowControllers({ ...runs, mayRunJobs, metrics }, leading),
@@ -471,6 +470,28 @@ async function lead({
       log.info('Control loops stopped', { identity });
     },
   );
+}
+
+/** Keeps what Temporal knows of the installation: the current version of its workers, and one claim. */
+async function runRegistrationControllers(
+  {
+    temporal,
+    availability,
+    scope,
+    liveness,
+    config: { workerDeployment: deployment },
+    log,
+  }: Pick<LeaderOptions, 'temporal' | 'scope' | 'liveness' | 'config' | 'log'> & {
+    availability: TemporalMonitor;
+  },
+  signal: AbortSignal,
+): Promise<void> {
+  const { client } = temporal;
+  const isUsed = (taskQueue: string) => liveness.isUsed(taskQueue);
+  await Promise.all([
+    setCurrentVersion({ temporal, availability, deployment, log }, signal),
+    runFormerClaimsController({ client, availability, scope, isUsed, log }, signal),
+  ]);
 }
 
 /** Runs the controllers that report on each NodeMaintenance that Temporal is unavailable, or that webhooks replace its admission policies. */

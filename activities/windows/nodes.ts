@@ -26,7 +26,7 @@ import {
 } from '../../domain/windows/windowMaintenance.ts';
 import { newWorkJob } from '../../domain/windows/workJob.ts';
 import type { Kube } from '../../kube/client.ts';
-import { errorMessage, isKubeError, isRejection } from '../../kube/errors.ts';
+import { errorMessage, isKubeError, isRejection, type KubeError } from '../../kube/errors.ts';
 import { annotateReboot } from '../../kube/nodeReboots.ts';
 import { resources } from '../../kube/resources.ts';
 import {
@@ -100,35 +100,36 @@ export async function startNode(
 ): Promise<void> {
   const { kube } = deps.cluster;
   const maintenance = newWindowMaintenance(window, { name: node, uid, bootId: bootIdOf(observed) });
-  const other = await createUnlessTaken(kube, maintenance);
-  if (other === undefined) return;
-  const name = otherMaintenanceName(maintenance.metadata.name, other.metadata.uid ?? '');
+  const taken = await createUnlessTaken(kube, maintenance);
+  if (taken === undefined) return;
+  const name = otherMaintenanceName(maintenance.metadata.name, taken.by.metadata.uid ?? '');
   const renamed = { ...maintenance, metadata: { ...maintenance.metadata, name } };
-  if ((await createUnlessTaken(kube, renamed)) !== undefined)
-    throw new Error(
-      `NodeMaintenances "${maintenance.metadata.name}" and "${name}" exist, and are not of this window`,
-    );
+  const takenAgain = await createUnlessTaken(kube, renamed);
+  if (takenAgain !== undefined) throw takenAgain.error;
+}
+
+/** Another object has the name. */
+interface Taken {
+  readonly by: NodeMaintenance;
+  /** The error of the apiserver, AlreadyExists. */
+  readonly error: KubeError;
 }
 
 /**
  * Creates the NodeMaintenance of a window. Resolves with the object that has its name, if no window has created that. One whose label was removed may
  * have maintained the node: it is reported.
  */
-async function createUnlessTaken(
-  kube: Kube,
-  maintenance: NodeMaintenance,
-): Promise<NodeMaintenance | undefined> {
+async function createUnlessTaken(kube: Kube, maintenance: NodeMaintenance): Promise<Taken | undefined> {
   const { name, labels } = maintenance.metadata;
   try {
     await kube.create(resources.nodeMaintenances, maintenance, { fieldManager: FIELD_MANAGER });
     return undefined;
   } catch (error) {
     if (!isKubeError(error, 'AlreadyExists')) throw error;
-    const found = await kube.get(resources.nodeMaintenances, { name });
-    if (found === undefined || found.metadata.labels?.[WINDOW_LABEL] === labels?.[WINDOW_LABEL])
-      return undefined;
-    if (found.metadata.annotations?.[WindowAnnotation.Node] !== undefined) throw error;
-    return found;
+    const by = await kube.get(resources.nodeMaintenances, { name });
+    if (by === undefined || by.metadata.labels?.[WINDOW_LABEL] === labels?.[WINDOW_LABEL]) return undefined;
+    if (by.metadata.annotations?.[WindowAnnotation.Node] !== undefined) throw error;
+    return { by, error };
   }
 }
 

@@ -1,5 +1,5 @@
 import { type ChildProcess, spawn } from 'node:child_process';
-import { closeSync, openSync } from 'node:fs';
+import { readFileSync } from 'node:fs';
 import { constants, hostname, userInfo } from 'node:os';
 import { type Command, InvalidArgumentError, Option } from 'commander';
 import { leaseClientProblem } from '../../domain/leases/lease.ts';
@@ -186,13 +186,15 @@ const passedOn = ['SIGTERM', 'SIGINT', 'SIGHUP', 'SIGQUIT', 'SIGUSR1', 'SIGUSR2'
 /** A terminal sends these to the command too, which is in the same process group. */
 const sentByTerminal: readonly string[] = ['SIGINT', 'SIGQUIT'];
 
-/** Reports whether a terminal controls this process, even if its input comes from elsewhere. */
-function hasTerminal(): boolean {
+/** Reports whether this process is in the foreground of a terminal, even if its input comes from elsewhere. */
+function isInForeground(): boolean {
   try {
-    closeSync(openSync('/dev/tty', 'r'));
-    return true;
+    const stat = readFileSync('/proc/self/stat', 'utf8');
+    // After the name of the program: state, parent, process group, session, terminal, process group in its foreground (proc_pid_stat(5)).
+    const [, , group, , , foreground] = stat.slice(stat.lastIndexOf(')') + 2).split(' ');
+    return group === foreground;
   } catch {
-    return false;
+    return process.stdin.isTTY;
   }
 }
 
@@ -205,7 +207,7 @@ class Signals {
     if (this.#child === undefined) {
       this.#received ??= signal;
       this.#stop.abort(new Error(`interrupted by ${signal}`));
-    } else if (!(sentByTerminal.includes(signal) && hasTerminal())) {
+    } else if (!(sentByTerminal.includes(signal) && isInForeground())) {
       this.#child.kill(signal);
     }
   };

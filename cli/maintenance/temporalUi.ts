@@ -1,10 +1,10 @@
-import { InvalidArgumentError, Option } from 'commander';
+import { type Command, Option } from 'commander';
 import type { TemporalNames } from '../../api/names.ts';
 import type { MaintenanceInput } from '../../api/maintenanceInput.ts';
 import type { Kube } from '../../kube/client.ts';
 import { errorMessage } from '../../kube/errors.ts';
 import { claimedNames } from '../clusterClaim.ts';
-import { printError } from '../output.ts';
+import { printError, UsageError } from '../output.ts';
 import { connectTemporal } from '../temporal.ts';
 
 /** Longer inputs are not printed. */
@@ -12,19 +12,22 @@ const maxInputLength = 1_500;
 
 /** Base URL of the Temporal UI. */
 export interface UiOptions {
-  /** Without a trailing slash. */
+  /** As the user wrote it. */
   readonly temporalUi?: string;
 }
 
 export function uiOption(): Option {
-  return new Option(
-    '--temporal-ui <url>',
-    'URL of the Temporal UI; prints links to its pages (env: TEMPORAL_UI_ADDRESS)',
-  ).argParser((text) => {
-    const address = uiAddress(text);
-    if (address === undefined) throw new InvalidArgumentError(expectedAddress);
-    return address;
-  });
+  return new Option('--temporal-ui <url>', 'URL of the Temporal UI; prints links to its pages').env(
+    'TEMPORAL_UI_ADDRESS',
+  );
+}
+
+/** Throws a UsageError for an argument that is no URL. One from the environment must not stop a command: there are no links. */
+export function requireUiArgument(command: Command): void {
+  const { temporalUi } = command.optsWithGlobals<UiOptions>();
+  const isArgument = command.getOptionValueSourceWithGlobals('temporalUi') === 'cli';
+  if (isArgument && uiAddress(temporalUi ?? '') === undefined)
+    throw new UsageError(`--temporal-ui: ${expectedAddress}`);
 }
 
 const expectedAddress = 'expected a URL such as http://localhost:8233';
@@ -35,12 +38,10 @@ function uiAddress(text: string): string | undefined {
   return `${url.origin}${url.pathname}`.replace(/\/+$/, '');
 }
 
-/** Returns the URL of the UI, if links are to be printed: logs do not need them. A mistake in the environment must not stop a command. */
-function uiForLinks({ temporalUi }: UiOptions): string | undefined {
-  if (!process.stderr.isTTY) return undefined;
-  const text = process.env['TEMPORAL_UI_ADDRESS'] ?? '';
-  if (temporalUi !== undefined || text === '') return temporalUi;
-  const address = uiAddress(text);
+/** Returns the URL of the UI, without a trailing slash, if links are to be printed: logs do not need them. */
+function uiForLinks({ temporalUi = '' }: UiOptions): string | undefined {
+  if (!process.stderr.isTTY || temporalUi === '') return undefined;
+  const address = uiAddress(temporalUi);
   if (address === undefined) printError(`Temporal UI: no link: TEMPORAL_UI_ADDRESS: ${expectedAddress}`);
   return address;
 }

@@ -3,6 +3,7 @@ import { ElectionLease, READINESS_TAINT } from '../../api/names.ts';
 import type { NodeMaintenance } from '../../api/nodeMaintenance.ts';
 import type { MaintenanceSummaryInput } from '../../domain/maintenance/summary.ts';
 import { isCompleted, stageOf } from '../../domain/common/stage.ts';
+import type { Managed } from '../../domain/common/managedFields.ts';
 import { compareNames } from '../../domain/common/names.ts';
 import { namedNodes, selectsNode } from '../../domain/common/nodeSelector.ts';
 import { type NodeServiceInput, outOfServiceReasons } from '../../domain/maintenance/backInService.ts';
@@ -272,13 +273,16 @@ export class Watching {
   }
 }
 
-/** Removes images and addresses. */
-function trimNode({ apiVersion, kind, metadata, spec, status }: Node): Node {
+/** Removes images and addresses, and the managed fields of nodes that are not cordoned: they say who has cordoned one. */
+function trimNode({ apiVersion, kind, metadata, spec, status }: Node & Managed): Node {
   const { name, uid, resourceVersion, labels } = metadata;
+  const managedFields = spec?.unschedulable === true ? metadata.managedFields : undefined;
   return {
     ...(apiVersion !== undefined && { apiVersion }),
     ...(kind !== undefined && { kind }),
-    metadata: JSON.parse(JSON.stringify({ name, uid, resourceVersion, labels })) as Node['metadata'],
+    metadata: JSON.parse(
+      JSON.stringify({ name, uid, resourceVersion, labels, managedFields }),
+    ) as Node['metadata'],
     spec: spec ?? {},
     status: {
       conditions: status?.conditions ?? [],

@@ -72,7 +72,10 @@ async function uninstall(options: UninstallOptions): Promise<void> {
       const plan = async () =>
         planUninstall(await observeCluster(kube, namespace, await temporal.facts()), options);
       const items = await plan();
-      if (isPlan) return void print(planText(items, output));
+      if (isPlan) {
+        print(planText(items, output));
+        return;
+      }
       if (!yes && !(await isConfirmed(items))) return;
       const left = await carryOut({ kube, temporal: temporal.client, plan, timeoutMs: options.timeout });
       report(left, output);

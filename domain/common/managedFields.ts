@@ -18,10 +18,13 @@ export function isManagedBy({ metadata }: Managed, manager: string, path: readon
   return ownedBy({ metadata }, manager).some((fields) => at(fields, path) !== undefined);
 }
 
-/** Reports whether others have set the field at this path, and the manager has not. False without managed fields. */
+/** The apiserver keeps the latest ten managers of updates, and puts the fields of earlier ones under this name. */
+const unknownManager = 'ancient-changes';
+
+/** Reports whether others have set the field at this path, and the manager has not. False if the managed fields do not tell. */
 export function isManagedByOthers(object: Managed, manager: string, path: readonly string[]): boolean {
-  const owners = managersOf(object, [path]);
-  return owners.length > 0 && !owners.some((owner) => owner.manager === manager);
+  const owners = managersOf(object, [path]).map((owner) => owner.manager);
+  return owners.length > 0 && !owners.includes(manager) && !owners.includes(unknownManager);
 }
 
 /**

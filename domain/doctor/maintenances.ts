@@ -74,6 +74,22 @@ function deletionProblem(
   );
 }
 
+/** What the maintenance of single nodes waits for, by the condition that names them. */
+const nodesProblems: Partial<Record<WaitingReason, { condition: string; remedy: string }>> = {
+  WaitingForNodeLease: {
+    condition: 'NodeLeasesHeld',
+    remedy: 'wait for the holder, or look at kubectl maintenance lease list',
+  },
+  CordonRejected: {
+    condition: 'Drained',
+    remedy: 'change what rejects the cordon, such as a policy or a webhook',
+  },
+  NotAuthorized: {
+    condition: 'NodesAuthorized',
+    remedy: 'grant its requester the verb delete on the nodes, or let another user request it',
+  },
+};
+
 function waitingProblem(
   maintenance: NodeMaintenance,
   { now, stuckAfterMs }: StuckTiming,
@@ -83,7 +99,10 @@ function waitingProblem(
   const messageOf = (type: string) => status?.conditions.find((one) => one.type === type)?.message ?? '';
   const sinceMs = now - stageSince(maintenance);
   const statusRemedy = `kubectl maintenance status ${metadata.name} shows what it waits for`;
-  switch (waitingReasonOf(maintenance)) {
+  const reason = waitingReasonOf(maintenance);
+  const ofNodes = reason === undefined ? undefined : nodesProblems[reason];
+  if (ofNodes !== undefined) return warning(messageOf(ofNodes.condition), ofNodes.remedy, object);
+  switch (reason) {
     case WaitingReason.TemporalUnavailable:
       return error(
         progressProblemOf(maintenance)?.message ?? '',
@@ -104,24 +123,6 @@ function waitingProblem(
       return warning(
         messageOf(CAPACITY_AVAILABLE),
         `add a node, or do what the message says; docs/concepts/node-maintenance.md explains it, and ${statusRemedy}`,
-        object,
-      );
-    case WaitingReason.WaitingForNodeLease:
-      return warning(
-        messageOf('NodeLeasesHeld'),
-        'wait for the holder, or look at kubectl maintenance lease list',
-        object,
-      );
-    case WaitingReason.CordonRejected:
-      return warning(
-        messageOf('Drained'),
-        'change what rejects the cordon, such as a policy or a webhook',
-        object,
-      );
-    case WaitingReason.NotAuthorized:
-      return warning(
-        messageOf('NodesAuthorized'),
-        'grant its requester the verb delete on the nodes, or let another user request it',
         object,
       );
     case WaitingReason.VolumesAttached:

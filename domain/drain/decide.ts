@@ -3,7 +3,7 @@ import type { NodeMaintenanceNodeStatus } from '../../api/nodeMaintenance.ts';
 import { decideDeletions, type DeadlineDecision, type PodDeletion } from './deadline.ts';
 import type { PodSnapshot } from './podSnapshot.ts';
 import type { Blocker } from '../evacuation/blocker.ts';
-import { isDenied, type WaitingNode, waitingMessage } from '../leases/nodeLease.ts';
+import { isDenied, isRejected, type WaitingNode, waitingMessage } from '../leases/nodeLease.ts';
 import {
   type ContestedNode,
   type Contention,
@@ -212,9 +212,12 @@ function statusOfWaiting(node: WaitingSnapshot, { published }: DrainSnapshot): N
   };
 }
 
-/** Returns false for a node that was drained before someone else acquired its Lease: a technician may acquire it for the work itself. */
+/**
+ * Returns false for a node that was drained before someone else acquired its Lease: a technician may acquire it for the work itself. One that cannot be
+ * cordoned is never drained, because pods can be scheduled to it.
+ */
 function isUndrained(node: WaitingSnapshot): boolean {
-  return !node.hasCordonRecord || evacuableOf(node).length > 0;
+  return isRejected(node) || !node.hasCordonRecord || evacuableOf(node).length > 0;
 }
 
 function evacuableOf(node: WaitingSnapshot): readonly PodSnapshot[] {

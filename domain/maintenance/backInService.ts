@@ -7,6 +7,7 @@ import { isCordoned, isCordonedByAnother, type NotUncordoned } from '../common/c
 import { listed } from '../common/names.ts';
 import { holdsNode } from '../common/nodePermission.ts';
 import { countsForEveryNode } from '../common/requester.ts';
+import { hasStarted } from '../common/stage.ts';
 import { oneLine } from '../common/text.ts';
 import { evaluateGate, gatesOf, isEvaluated } from '../readiness/gates.ts';
 import { staleContainers } from '../readiness/reboots.ts';
@@ -89,7 +90,7 @@ export function outOfServiceReasons(
 /** Returns why Complete does not uncordon the node; undefined if it does. */
 export function notUncordonedReason(node: Node, maintenance: NodeMaintenance): NotUncordoned | undefined {
   const record = recordOf(maintenance, node.metadata.name);
-  if (record === undefined) return undefined;
+  if (record === undefined) return hasStarted(maintenance, 'Cordon') ? 'NeverCordoned' : undefined;
   if (!hasCordonRecord(record)) return 'NeverCordoned';
   if (isCordoned(node) && record.unschedulableBefore === true) return 'CordonedBefore';
   return isCordonedByAnother(node) ? 'CordonedByAnother' : undefined;

@@ -11,7 +11,7 @@ import {
 } from '../../api/names.ts';
 import type { NodeMaintenance } from '../../api/nodeMaintenance.ts';
 import { ownAutoscalerAnnotations } from '../common/autoscalers.ts';
-import { isCordoned, isCordonedByMaintenance } from '../common/cordon.ts';
+import { isCordoned, isCordonedByAnother, isCordonedByMaintenance } from '../common/cordon.ts';
 import { conditionsManagedBy, isManagedBy, type Managed } from '../common/managedFields.ts';
 import { listed } from '../common/names.ts';
 import { leaseStateOf } from '../leases/lease.ts';
@@ -63,7 +63,7 @@ type Cordon = 'OfMaintenance' | 'FromBefore' | 'OfAnother';
 
 /**
  * The managed fields of the node show a cordon that a maintenance has set, also after its object was removed by force, and if it has cordoned the
- * node again after another client had uncordoned it. Otherwise the record of an unfinished maintenance decides.
+ * node again after another client had uncordoned it. Otherwise the record of an unfinished maintenance decides, unless another client has cordoned the node since.
  */
 function cordonOf(node: Node & Managed, maintenances: readonly NodeMaintenance[]): Cordon {
   if (isCordonedByMaintenance(node)) return 'OfMaintenance';
@@ -73,6 +73,7 @@ function cordonOf(node: Node & Managed, maintenances: readonly NodeMaintenance[]
     .filter(({ nodeRef }) => nodeRef.name === node.metadata.name)
     .flatMap(({ unschedulableBefore }) => unschedulableBefore ?? []);
   if (recorded.includes(true)) return 'FromBefore';
+  if (isCordonedByAnother(node)) return 'OfAnother';
   return recorded.includes(false) ? 'OfMaintenance' : 'OfAnother';
 }
 

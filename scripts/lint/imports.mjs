@@ -43,7 +43,7 @@ const folders = {
     layers: [['leases', 'notifications', 'readiness'], ['drain', 'maintenance'], ['windows']],
   },
   controllers: {
-    from: ['api', 'domain', 'kube', 'evacuator-kit', 'node-lease', 'temporal-config/currentKey.ts', 'temporal-config/readableMemo.ts', 'temporal-config/runs.ts'],
+    from: ['api', 'domain', 'kube', 'evacuator-kit', 'node-lease', 'temporal-config/currentKey.ts', 'temporal-config/readableMemo.ts', 'temporal-config/runs.ts', 'temporal-config/schedules.ts'],
     packages: [...temporal('client', 'common'), '@opentelemetry/api', 'node:util', 'node:timers/promises'],
     layers: [['evacuation', 'leases', 'maintenance', 'readiness', 'windows'], ['evictionRequests']],
   },

@@ -1,5 +1,6 @@
 import { describe, expect, test } from '@jest/globals';
 import type { Lease } from '../../api/core.ts';
+import { IdentityAnnotation } from '../../api/names.ts';
 import { WorkerLiveness } from '../../controllers/workerLiveness.ts';
 import type { Change } from '../../kube/informer.ts';
 
@@ -36,10 +37,13 @@ class Leases {
   }
 
   /** A process renews its identity Lease; one per process unless named. */
-  renews(id: string, name = `identity-of-${id}`, everySeconds = 10): void {
+  renews(id: string, name = `identity-of-${id}`, everySeconds = 10, taskQueue = 'node-maintenance'): void {
     this.write(name, holderOf(id), {
       labels: { 'k8s.io/component': 'node-maintenance-worker' },
-      annotations: { 'nodemaintenance.k8s.io/renew-interval-seconds': String(everySeconds) },
+      annotations: {
+        'nodemaintenance.k8s.io/renew-interval-seconds': String(everySeconds),
+        [IdentityAnnotation.TaskQueue]: taskQueue,
+      },
     });
   }
 
@@ -47,6 +51,17 @@ class Leases {
     this.write(leaderLease, holder);
   }
 }
+
+test('a task queue is used until the last worker on it is presumed dead', () => {
+  const leases = new Leases();
+  leases.renews(other, undefined, undefined, 'node-maintenance.berlin');
+  leases.renews(own);
+  expect(leases.workers.isUsed('node-maintenance.berlin')).toBe(true);
+  expect(leases.workers.isUsed('node-maintenance.hamburg')).toBe(false);
+  for (let renewal = 0; renewal < 3; renewal++) leases.renews(own);
+  expect(leases.workers.isUsed('node-maintenance.berlin')).toBe(false);
+  expect(leases.workers.isUsed('node-maintenance')).toBe(true);
+});
 
 describe('a worker is presumed dead', () => {
   test('when this process has renewed its own Lease three times since it was seen to renew', () => {

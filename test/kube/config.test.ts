@@ -110,7 +110,9 @@ describe('a credential plugin', () => {
     const token = async () => (await credentials.current()).headers['authorization'];
     expect(await token()).toBe('Bearer t1');
     expect(await token()).toBe('Bearer t1');
-    credentials.forget();
+    credentials.forget(0);
+    expect(await token()).toBe('Bearer t1');
+    credentials.forget(performance.now());
     expect(await token()).toBe('Bearer t2');
   });
 

@@ -215,12 +215,12 @@ describe('while the apiserver cannot be reached', () => {
     const { network, kubeconfig, close } = await UnreliableNetwork.before(sandbox.kubeconfig);
     const node = await fixture.node();
     // The first renewal is after a third of the duration; the rest allows for a busy machine.
-    const leaseDurationSeconds = 15;
+    const leaseDurationSeconds = 30;
     const client = fixture.client('us', { kubeconfig, leaseDurationSeconds });
     const result = await client.hold(node, async (signal) => {
       const before = await fixture.specOf(node);
       network[down]();
-      await sleep(6_000);
+      await sleep(11_000);
       network.up();
       await eventually('a renewal', async () => {
         expect((await fixture.specOf(node))?.renewTime).not.toBe(before?.renewTime);
@@ -234,7 +234,7 @@ describe('while the apiserver cannot be reached', () => {
   test.concurrent('a loss is detected by a renewal if the watch is broken', async () => {
     const { network, kubeconfig, close } = await UnreliableNetwork.before(sandbox.kubeconfig);
     const node = await fixture.node();
-    const lost = fixture.client('us', { kubeconfig, leaseDurationSeconds: 15 }).hold(node, async (signal) => {
+    const lost = fixture.client('us', { kubeconfig, leaseDurationSeconds: 30 }).hold(node, async (signal) => {
       network.freeze();
       await fixture.edited(node, { holderIdentity: null });
       return aborted(signal);

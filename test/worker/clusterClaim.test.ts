@@ -89,8 +89,10 @@ describe('the claim of a cluster', () => {
     await claimOf(before).terminate();
     await claimNames(temporal, before, silentLog);
     await claimNames(temporal, after, silentLog);
+    await releaseFormerClaims(client, after, { isUsed: () => true, log: silentLog });
+    expect((await claimOf(before).describe()).status.name).toBe('RUNNING');
     await eventually('the first claim to be ended', async () => {
-      await releaseFormerClaims(client, after, silentLog);
+      await releaseFormerClaims(client, after, { isUsed: () => false, log: silentLog });
       expect((await claimOf(before).describe()).status.name).toBe('TERMINATED');
     });
     expect((await claimOf(after).describe()).status.name).toBe('RUNNING');

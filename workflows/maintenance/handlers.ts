@@ -142,7 +142,7 @@ function handleInternalMessages(run: Run, { renderDetails }: Pick<Effects, 'rend
 }
 
 /**
- * Reports whether Temporal has cancelled the run, which goes on because its users may not complete it. In such a run every condition rejects. It has
+ * Reports whether Temporal has cancelled the run, which continues because its users may not complete it. In such a run every condition rejects. It has
  * been admitted: nothing is left to wait for.
  */
 function isCancelled(): boolean {

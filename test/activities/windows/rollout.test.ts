@@ -248,8 +248,7 @@ describe('a window', () => {
     const { name } = metadata;
     await c.applied({ ...c.maintenance({ name, nodes: window.nodes }), spec: { ...spec, stage: 'Idle' } });
     await rolledOut(window, {}, inProgress(...window.nodes));
-    const started = await onlyMaintenanceOf(window);
-    expect(started.metadata.name).toMatch(new RegExp(`^${name}-[0-9a-z]{10}$`));
+    expect((await onlyMaintenanceOf(window)).metadata.name).toMatch(new RegExp(`^${name}-[0-9a-z]{10}$`));
     expect((await c.maintenanceNow(name)).spec.stage).toBe('Idle');
   });
 

@@ -51,7 +51,12 @@ function leaseRun(...args: string[]): Run {
     HOME: dir,
   };
   const program = join(sandbox.bin, 'kubectl-maintenance');
-  const child = spawn(program, ['lease', 'run', ...args], { env, stdio: ['ignore', 'pipe', 'pipe'] });
+  // Not in the foreground of the terminal in which the tests may run, whose signals reach both processes.
+  const child = spawn(program, ['lease', 'run', ...args], {
+    env,
+    stdio: ['ignore', 'pipe', 'pipe'],
+    detached: true,
+  });
   children.push(child);
   const output = { stdout: '', stderr: '' };
   for (const name of ['stdout', 'stderr'] as const)

@@ -100,6 +100,15 @@ describe('the next step of a drain', () => {
     expect(back).toMatchObject({ position: plan.length - 1, remaining: [], evacuate: [mirror] });
   });
 
+  test('a node that cannot be cordoned is not drained, even without pods: they can be scheduled to it', () => {
+    const waiting = { name: 'two', rejection: 'on loan', hasCordonRecord: true, pods: [] };
+    for (const nodes of [[], [node('one', [])]])
+      expect(decideDrain({ ...drain(nodes), waiting: [waiting] })).toMatchObject({
+        undrained: [{ name: 'two' }],
+        nodeStatuses: [...nodes.map(() => ({})), { drainMessage: 'Not cordoned: on loan.' }],
+      });
+  });
+
   test('static pods of a node that someone else holds keep the drain waiting only if it has an agent', () => {
     const waiting = { name: 'two', because: 'held', hasCordonRecord: true };
     const living = [{ pod: mirrorPod(), evacuating: true }];

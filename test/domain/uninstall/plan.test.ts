@@ -78,10 +78,11 @@ const lease = (name: string, holderIdentity: string) => ({
 describe('the cordon of a node', () => {
   test.each([
     { when: 'the maintenance has set it', record: false, by: 'node-maintenance', verb: 'uncordon' },
+    { when: 'another client has set it since', record: false, by: 'kubectl', verb: 'keep' },
     {
-      when: 'the record says so, no matter which client has set it since',
+      when: 'the apiserver does not know who has set it',
       record: false,
-      by: 'kubectl',
+      by: 'ancient-changes',
       verb: 'uncordon',
     },
     { when: 'it was there before', record: true, by: 'kubectl', verb: 'keep' },
