@@ -155,3 +155,15 @@ test('colors reach the terminal', () => {
     `\u001b[1m\u001b[31mred\u001b[39m\u001b[22m${String.raw`\u001b[8mx`}`,
   );
 });
+
+test('text that YAML 1.1 takes for another type, as kubectl does, has quotes', () => {
+  const object = { a: 'yes', b: 'off', c: '22:00', d: '2026-12-24T02:00:00Z', e: 'y', f: 'node-1' };
+  expect(formatObject(object, 'yaml').split('\n')).toEqual([
+    'a: "yes"',
+    'b: "off"',
+    'c: "22:00"',
+    'd: "2026-12-24T02:00:00Z"',
+    'e: "y"',
+    'f: node-1',
+  ]);
+});

@@ -496,3 +496,13 @@ describe('the condition Drained', () => {
     expect(status.conditions).toMatchObject([want]);
   });
 });
+
+test('a record of a cordon never changes, whatever a worker that was suspended writes late', () => {
+  const record = (unschedulableBefore: boolean) => ({
+    ...newNodeStatus('one'),
+    unschedulableBefore,
+  });
+  const before = { ...emptyStatus, nodeStatuses: [record(true)] };
+  const [kept] = withNodes(before, [record(false)], new Set(['one'])).nodeStatuses;
+  expect(kept?.unschedulableBefore).toBe(true);
+});
