@@ -142,11 +142,7 @@ export class Transport {
     let isSent = true;
     try {
       const prepared = await this.#prepare(request);
-      const response = await this.#dispatch(request, {
-        ...prepared,
-        pool: 'watches',
-        signal: request.signal,
-      });
+      const response = await this.#dispatch(request, prepared, { pool: 'watches', signal: request.signal });
       status = response.statusCode;
       if (status >= 400) throw await responseError(request.name, response);
       return response.body;
@@ -182,11 +178,7 @@ export class Transport {
     try {
       const prepared = await this.#prepare(request);
       deadline = new Deadline(timeoutMs, `timed out after ${timeoutMs / 1000} s`, request.signal);
-      const response = await this.#dispatch(request, {
-        ...prepared,
-        pool: 'requests',
-        signal: deadline.signal,
-      });
+      const response = await this.#dispatch(request, prepared, { pool: 'requests', signal: deadline.signal });
       status = response.statusCode;
       if (status >= 400) throw await responseError(request.name, response);
       return await response.body.text();
@@ -201,7 +193,11 @@ export class Transport {
     }
   }
 
-  async #dispatch(request: HttpRequest, { headers, dispatchers, usedMs, pool, signal }: Prepared & Sending) {
+  async #dispatch(
+    request: HttpRequest,
+    { headers, dispatchers, usedMs }: Prepared,
+    { pool, signal }: Sending,
+  ) {
     const options: GuardedRequest = {
       guardedBy: request,
       origin: this.#server.origin,

@@ -84,16 +84,27 @@ export class Cordon {
       if (!leases.isHeld(node.metadata.name)) return;
       if ((await this.#change(maintenance, node, change)) === 'Changed') hasChanged = true;
     });
-    const rejected = open.flatMap(({ metadata: { name } }) => {
-      const rejection = this.#rejected.get(name)?.message;
-      return rejection === undefined ? [] : { name, rejection };
-    });
-    const names = new Set(rejected.map(({ name }) => name));
-    const cordoned = open.filter(({ metadata }) => !names.has(metadata.name));
-    const restored = undone.filter((node) => cordoned.includes(node));
+    const isChanged = ({ metadata }: Node) => !this.#rejected.has(metadata.name);
+    const restored = undone.filter(isChanged);
     for (const node of restored) this.#reportUndone(maintenance, node);
-    this.#reportCordoned(view, cordoned.length - restored.length);
-    return hasChanged ? undefined : withoutRejected(view, rejected);
+    this.#reportCordoned(view, open.filter(isChanged).length - restored.length);
+    return hasChanged ? undefined : this.#withoutRejected(view, open);
+  }
+
+  /** Returns the view in which those of the open nodes wait whose cordon was rejected. */
+  #withoutRejected(view: HeldView, open: readonly Node[]): HeldView {
+    const rejected = new Map<Node, RejectedNode>();
+    for (const node of open) {
+      const { name } = node.metadata;
+      const { message: rejection } = this.#rejected.get(name) ?? {};
+      if (rejection !== undefined) rejected.set(node, { name, rejection });
+    }
+    if (rejected.size === 0) return view;
+    return {
+      ...view,
+      held: view.held.filter((node) => !rejected.has(node)),
+      waiting: [...view.waiting, ...rejected.values()].toSorted((a, b) => compareNames(a.name, b.name)),
+    };
   }
 
   /** Returns true unless the change of the node was rejected a moment ago. */
@@ -175,17 +186,6 @@ export class Cordon {
         : { type: 'Normal', reason: 'CordonRestored', message: restored },
     );
   }
-}
-
-/** Returns the view in which these nodes wait. */
-function withoutRejected(view: HeldView, rejected: readonly RejectedNode[]): HeldView {
-  if (rejected.length === 0) return view;
-  const names = new Set(rejected.map(({ name }) => name));
-  return {
-    ...view,
-    held: view.held.filter(({ metadata }) => !names.has(metadata.name)),
-    waiting: [...view.waiting, ...rejected].toSorted((a, b) => compareNames(a.name, b.name)),
-  };
 }
 
 /** Reports whether the record of both is the same. A cordon that was removed and set again may have another owner. */

@@ -13,7 +13,7 @@ import { escapeForTerminal, printError } from '../output.ts';
  * Exit codes besides that of the command, as those of timeout(1). A command that a signal ended has 128 and the number of the signal, as in a shell.
  */
 const ExitCode = {
-  /** The Lease was lost, and the command was told to stop. */
+  /** The Lease was lost, and the command was sent SIGTERM. */
   Lost: 124,
   /** The command was not started: the node is held by another client, or does not exist, or permissions are missing. */
   NotRun: 125,

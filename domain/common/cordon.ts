@@ -38,19 +38,20 @@ export function unschedulableBefore(
 }
 
 /** Why a completed maintenance leaves a node as it is. */
-export type NotUncordoned = 'CordonedBefore' | 'CordonedByAnother' | 'NeverCordoned';
+export type NotUncordoned =
+  /** The node was cordoned before the maintenance. The client that cordoned it must uncordon it. */
+  | 'CordonedBefore'
+  /** Another client has cordoned the node after the maintenance had returned it to service, or a moment before it was to be cordoned. */
+  | 'CordonedByAnother'
+  /** The maintenance never cordoned the node, for example because it waited for its Lease: the cordon belongs to someone else. */
+  | 'NeverCordoned';
 
 export type UncordonDecision =
   | { kind: 'Uncordon' }
   | { kind: 'AlreadySchedulable' }
   /** Other maintenances in Cordon or Drain hold the node. */
   | { kind: 'HeldBy'; maintenances: readonly string[] }
-  /** The maintenance never cordoned the node, for example because it waited for its Lease: the cordon belongs to someone else. */
-  | { kind: 'NeverCordoned' }
-  /** The node was cordoned before the maintenance. The client that cordoned it must uncordon it. */
-  | { kind: 'CordonedBefore' }
-  /** Another client has cordoned the node after the maintenance had returned it to service, or a moment before it was to be cordoned. */
-  | { kind: 'CordonedByAnother' };
+  | { kind: NotUncordoned };
 
 interface Uncordoning {
   /** The status of the node in the maintenance. */

@@ -63,7 +63,8 @@ type Cordon = 'OfMaintenance' | 'FromBefore' | 'OfAnother';
 
 /**
  * The managed fields of the node show a cordon that a maintenance has set, also after its object was removed by force, and if it has cordoned the
- * node again after another client had uncordoned it. Otherwise the record of an unfinished maintenance decides, unless another client has cordoned the node since.
+ * node again after another client had uncordoned it. Otherwise the record of an unfinished maintenance decides, unless another client has cordoned the
+ * node since.
  */
 function cordonOf(node: Node & Managed, maintenances: readonly NodeMaintenance[]): Cordon {
   if (isCordonedByMaintenance(node)) return 'OfMaintenance';

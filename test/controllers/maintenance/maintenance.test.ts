@@ -290,7 +290,7 @@ describe('a NodeMaintenance', () => {
   });
 });
 
-test('a deadline that changed while nobody led is told to the run, which schedules its steps', async () => {
+test('a deadline that changed while nobody led is signalled to the run, which schedules its steps', async () => {
   const applied = await c.applied(c.maintenance({ nodes: ['none'], stage: 'Drain' }));
   const { name } = applied.metadata;
   controlling();
