@@ -106,7 +106,7 @@ const pathSettings = {
   staticPodPath: setting(absolutePath().default('/etc/kubernetes/manifests'), {
     flags: '--static-pod-path <folder>',
     variable: 'STATIC_POD_PATH',
-    description: "the kubelet's staticPodPath; without this folder, the agent leaves static pods alone",
+    description: "the kubelet's staticPodPath; without this folder, the agent stops no static pods",
     defaultText: '/etc/kubernetes/manifests',
   }),
   holdDirectory: setting(absolutePath().optional(), {

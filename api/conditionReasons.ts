@@ -16,7 +16,7 @@ const blockerReasons = {
   },
   DisruptionBudget: {
     status: ['True'],
-    meaning: 'A PodDisruptionBudget does not allow the eviction now; the eviction is retried.',
+    meaning: 'A PodDisruptionBudget does not allow the eviction now; the eviction waits until it does.',
   },
   DisruptionBudgetNeverAllows: {
     status: ['True'],
@@ -84,7 +84,7 @@ export const conditionReasons = {
         Deadlock: {
           status: ['False'],
           meaning:
-            'Pods are Pending because maintenances have cordoned every node on which they fit, and the budget of the pods that remain waits for them; the message has the node whose release solves it.',
+            'Pods are Pending because maintenances have cordoned every node on which they fit, and the budget of the pods that remain waits for them; the message names the node to uncordon.',
         },
         PodsDoNotFit: { status: ['False'], meaning: 'Pods fit on no other node now; the message says why.' },
         PodsFit: { status: ['True'], meaning: 'All pods that are left fit on other nodes.' },

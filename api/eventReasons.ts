@@ -27,7 +27,7 @@ export const eventReasons = {
     type: 'Warning',
     on: ['NodeMaintenance'],
     meaning:
-      'Pods are Pending because of cordoned nodes, and the budget that blocks the drains waits for these pods; the message has the node whose release solves it.',
+      'Pods are Pending because of cordoned nodes, and the budget that blocks the drains waits for these pods; the message names the node to uncordon.',
   },
   CapacityUnavailable: {
     type: 'Warning',
@@ -70,12 +70,14 @@ export const eventReasons = {
   DeletionRejected: {
     type: 'Warning',
     on: ['NodeMaintenance'],
-    meaning: 'The apiserver or an admission webhook rejects the deletion of a DaemonSet pod.',
+    meaning:
+      'The apiserver or an admission webhook rejects the deletion of a DaemonSet pod, or of any pod at the drain deadline.',
   },
   DisruptionBudget: {
     type: 'Normal',
     on: ['NodeMaintenance'],
-    meaning: 'A PodDisruptionBudget does not allow the eviction of a pod now; the eviction is retried.',
+    meaning:
+      'A PodDisruptionBudget does not allow the eviction of a pod now; the eviction waits until it does.',
   },
   DisruptionBudgetNeverAllows: {
     type: 'Warning',

@@ -218,7 +218,7 @@ export const WindowWork = z
     type: oneOf(['None', 'Job', 'Reboot'])
       .default('None')
       .describe(
-        'None: a drained node waits until a user advances the node or sets its NodeMaintenance to Complete. Job: a Job runs on the drained node, and the node is uncordoned after the Job has succeeded. Reboot: the node agent reboots the drained node, and the node is uncordoned when it is ready with a new boot ID.',
+        'None: a drained node waits until a user marks its work as done or sets its NodeMaintenance to Complete. Job: a Job runs on the drained node, and the node is uncordoned after the Job has succeeded. Reboot: the node agent reboots the drained node, and the node is uncordoned when it is ready with a new boot ID.',
       ),
     job: JobWork.optional().describe(
       'Job to run on each node, if type is Job. It runs in namespace node-maintenance-work, and can use the ServiceAccounts, Secrets and ConfigMaps of that namespace; unless it names another one, its ServiceAccount has no permission.',

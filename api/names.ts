@@ -570,7 +570,7 @@ export const CLUSTER_NAME_MEMO = 'cluster';
 /** Type of the failure of a task whose payloads cannot be decrypted. */
 export const DECRYPTION_ERROR = 'DecryptionError';
 
-/** A cluster, as other clusters in the same namespace of Temporal know it. */
+/** A cluster, as other clusters in the same Temporal namespace know it. */
 export interface ClusterScope {
   /** Value of `--cluster`, or the beginning of the UID. */
   readonly name: string;

@@ -16,7 +16,7 @@ export async function claimedNames(kube: Kube, temporal: Temporal): Promise<Temp
     return temporalNames(clusterInTaskQueue(taskQueue));
   const { namespace, address } = temporal;
   throw new CommandError(
-    `no worker of this cluster (UID ${uid}) uses namespace ${namespace} of Temporal at ${address}: check TEMPORAL_ADDRESS, TEMPORAL_NAMESPACE and the kubeconfig context; kubectl maintenance workers shows the settings of the workers`,
+    `no worker of this cluster (UID ${uid}) uses Temporal namespace ${namespace} at ${address}: check TEMPORAL_ADDRESS, TEMPORAL_NAMESPACE and the kubeconfig context; kubectl maintenance workers shows the settings of the workers`,
   );
 }
 

@@ -5,7 +5,7 @@ import type { Parsed } from '../api/maintenanceInput.ts';
 import { type AttributeType, declaredNamespace, type Namespace, parseNamespace } from './namespace.ts';
 import { parseScheduleFile, type ScheduleFile } from './scheduleFile.ts';
 
-/** The desired configuration of a namespace of Temporal, as the files of a folder declare it. */
+/** The desired configuration of a Temporal namespace, as the files of a folder declare it. */
 export interface DesiredConfig {
   /** Retention of the namespace, such as `30d` or `72h`. */
   retention: string;

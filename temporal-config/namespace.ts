@@ -4,7 +4,7 @@ import * as z from 'zod';
 import { parseStrictly } from '../api/maintenanceInput.ts';
 import { namespaceFile } from './namespaceFile.ts';
 
-/** Requirements for a namespace of Temporal. namespace.yaml declares them for the worker, the sandbox and `temporal-config apply`. */
+/** Requirements for a Temporal namespace. namespace.yaml declares them for the worker, the sandbox and `temporal-config apply`. */
 
 /** Numbers of the types in Temporal's API (temporal.api.enums.v1.IndexedValueType). */
 const attributeTypes = {

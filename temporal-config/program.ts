@@ -22,7 +22,7 @@ const ownFolder = fileURLToPath(new URL('.', import.meta.url));
 /** Creates the command line. `exit` receives the exit code of the command. */
 export function commandLine(exit: (code: number) => void): Command {
   const program = new Command('npm run temporal-config --')
-    .description('Compares a namespace of Temporal with the files in temporal-config/ and applies them.')
+    .description('Compares a Temporal namespace with the files in temporal-config/ and applies them.')
     .addHelpText(
       'after',
       `

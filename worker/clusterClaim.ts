@@ -19,7 +19,7 @@ import { retryUntilAvailable, type WaitOptions } from './startupRetry.ts';
 import type { Temporal } from './temporal.ts';
 
 /**
- * Several clusters may share a namespace of Temporal. A cluster claims its task queue, and with it the ids of its workflows and Schedules, by
+ * Several clusters may share a Temporal namespace. A cluster claims its task queue, and with it the ids of its workflows and Schedules, by
  * a workflow that never ends and whose memo contains the UID of the cluster (ADR 37). Temporal runs one workflow of an id at a time, so that
  * two clusters cannot have the same claim.
  */
@@ -150,6 +150,6 @@ function textOf(entry: string | undefined): string {
 }
 
 function claimedByOther(namespace: string, { uid, names }: ClusterScope, owner: Owner): string {
-  const claimed = `task queue ${names.taskQueue} in namespace ${namespace} of Temporal belongs to cluster ${owner.name} (UID ${owner.uid}), and this is cluster ${uid}`;
+  const claimed = `task queue ${names.taskQueue} in Temporal namespace ${namespace} belongs to cluster ${owner.name} (UID ${owner.uid}), and this is cluster ${uid}`;
   return `${claimed}: choose another --cluster or TEMPORAL_NAMESPACE; if that cluster does not exist any more, run temporal workflow terminate --workflow-id ${names.taskQueue}`;
 }

@@ -53,7 +53,7 @@ export interface Config {
   nodeLeaseDurationSeconds: number;
   /** A run whose workflow task fails for so long is replaced by one that continues from the object; 0: never. */
   stalledRunTimeoutSeconds: number;
-  /** The worker warns if the namespace of Temporal keeps histories for a shorter time; 0: never. */
+  /** The worker warns if the Temporal namespace keeps histories for a shorter time; 0: never. */
   minHistoryRetentionDays: number;
   /** Enables readiness gates. */
   readinessGates: boolean;
@@ -68,7 +68,7 @@ export interface Config {
   namespace: string;
   /** Undefined when no notifications are sent. */
   notifications: NotificationSettings | undefined;
-  /** Name of the cluster, which its names in Temporal contain; undefined: no other cluster shares the namespace of Temporal. */
+  /** Name of the cluster, which its names in Temporal contain; undefined: no other cluster shares the Temporal namespace. */
   cluster: string | undefined;
   /** File with the bundled workflows; undefined: the one that was written when the packages were installed, or at an earlier start. */
   workflowBundle: string | undefined;
@@ -336,7 +336,7 @@ const Settings = z
       flags: '--min-history-retention <days>',
       variable: 'MIN_HISTORY_RETENTION',
       description:
-        'warn if the namespace of Temporal keeps the histories of closed runs for fewer days; 0: never',
+        'warn if the Temporal namespace keeps the histories of closed runs for fewer days; 0: never',
       defaultText: '30',
     }),
     readinessGates: setting(
@@ -431,7 +431,7 @@ const Settings = z
         flags: '--cluster <name>',
         variable: 'NODE_MAINTENANCE_CLUSTER',
         description:
-          'name of this cluster, required if clusters share a namespace of Temporal: part of the task queue, workflow ids and Schedule ids',
+          'name of this cluster, required if clusters share a Temporal namespace: part of the task queue, workflow ids and Schedule ids',
         defaultText: 'none; notifications and searches contain the first 8 digits of its UID',
       },
     ),

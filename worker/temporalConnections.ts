@@ -79,9 +79,9 @@ export class TemporalConnections {
       const server = serverOf(next);
       if (!isDeepStrictEqual(server, logged)) this.#logServer(next, log);
       logged = server;
-      if (await this.#replace(next)) log.info('Credentials of Temporal reloaded');
+      if (await this.#replace(next)) log.info('Temporal credentials reloaded');
     };
-    const failure = 'Credentials of Temporal could not be reloaded, and the former ones stay in use';
+    const failure = 'Temporal credentials could not be reloaded, and the former ones stay in use';
     await sleep(everyMs, undefined, { signal }).catch(() => undefined);
     await repeat(pass, { everyMs, failure, log, signal });
   }

@@ -111,7 +111,7 @@ async function auditOf(subject: Subject, kube: Kube, temporal: Temporal): Promis
   const events = (await ifPermitted('its Events', eventsOf(kube, subject))) ?? [];
   const kept = rowsOfObject(object as AuditedObject | undefined, events);
   const title = `${subject.kind} "${subject.name}"`;
-  const where = `namespace ${namespace} of Temporal at ${address}`;
+  const where = `Temporal namespace ${namespace} at ${address}`;
   const keeps = `which keeps the history of a closed run for ${duration(retentionSeconds * 1_000)}`;
   if (runs.length === 0 && kept.length === 0)
     throw new CommandError(

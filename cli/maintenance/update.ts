@@ -39,7 +39,7 @@ export async function updateWorkflow(
   } catch (error) {
     if (error instanceof errors.WorkflowNotFoundError)
       throw new CommandError(
-        `namespace ${namespace} of Temporal at ${address} has no run of ${title}: check TEMPORAL_ADDRESS and TEMPORAL_NAMESPACE; kubectl maintenance workers shows the settings of the workers`,
+        `Temporal namespace ${namespace} at ${address} has no run of ${title}: check TEMPORAL_ADDRESS and TEMPORAL_NAMESPACE; kubectl maintenance workers shows the settings of the workers`,
         { cause: error },
       );
     if (error instanceof errors.WorkflowUpdateRPCTimeoutOrCancelledError)

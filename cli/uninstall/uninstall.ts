@@ -174,7 +174,7 @@ class TemporalObserver {
     const facts = await this.facts();
     if (facts.kind === 'Unreachable' || facts.claims.length > 0 || this.client === undefined) return;
     const { namespace, address } = this.client;
-    this.#problem = `namespace ${namespace} of Temporal at ${address} is not the one of the workers of this cluster`;
+    this.#problem = `Temporal namespace ${namespace} at ${address} is not the one of the workers of this cluster`;
   }
 
   async facts(): Promise<TemporalFacts> {

@@ -171,7 +171,7 @@ class MaintenanceReconciler {
   async #ensureRun(maintenance: NodeMaintenance): Promise<number> {
     const { name, uid = '', generation = 0 } = maintenance.metadata;
     const version = `${uid}/${generation}`;
-    // A run that has applied this generation needs no signal from a new leader. Of a deadline, only a signal tells its timers.
+    // A run that has applied this generation needs no signal from a new leader. Only a signal updates the timers of a deadline.
     const isKnown = isObserved(maintenance) && maintenance.spec.drainDeadline === undefined;
     if (isKnown && !this.#signalled.has(name)) this.#signalled.set(name, version);
     const knownForMs = await this.#knownForMs(maintenance, this.#signalled.get(name) === version);

@@ -203,7 +203,7 @@ function exceedsBudget(input: RuleInput): string | undefined {
   if (first === undefined) return undefined;
   const names = others.map(({ limit }) => limit.name);
   const also = names.length === 0 ? '' : ` (exceeded as well: ${listed(names)})`;
-  return `spec.nodeSelector takes ${numbered(first.more, 'more node')} out of service in addition to ${first.before}, but NodeDisruptionBudget ${first.limit.name} allows ${first.limit.allowed}${also}: maintenance windows wait until fewer nodes are out of service`;
+  return `spec.nodeSelector: ${numbered(first.before + first.more, 'node')} would be out of service, and NodeDisruptionBudget ${first.limit.name} allows ${first.limit.allowed}${also}: maintenance windows wait until fewer are`;
 }
 
 function overlapsOthers({ name, maintenances, selected }: RuleInput): string | undefined {

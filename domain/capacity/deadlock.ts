@@ -107,7 +107,7 @@ export function deadlockMessage({ budget, blocked, pending, node, holders }: Cap
   const [pods, isOne] = [listed(pending.map(podName).toSorted(compareNames), maxNames), pending.length === 1];
   const nodes = [...new Set(blocked.map(({ spec }) => spec.nodeName ?? ''))].toSorted(compareNames);
   const [are, fit, run] = isOne ? ['is', 'it fits', 'it runs'] : ['are', 'they fit', 'they run'];
-  return `Deadlock: ${pods} ${are} Pending because maintenances have cordoned every node on which ${fit}, and until ${run}, PodDisruptionBudget ${budget} allows no eviction of ${numbered(blocked.length, 'pod')} on ${listed(nodes, maxNames)}. To solve it, release node ${node}: complete NodeMaintenance ${listed(holders, maxNames)}, or change its nodeSelector and uncordon the node; or add a node.`;
+  return `Deadlock: ${pods} ${are} Pending because maintenances have cordoned every node on which ${fit}, and until ${run}, PodDisruptionBudget ${budget} allows no eviction of ${numbered(blocked.length, 'pod')} on ${listed(nodes, maxNames)}. To resolve it, uncordon node ${node}: complete NodeMaintenance ${listed(holders, maxNames)}, or change its nodeSelector and then uncordon the node; or add a node.`;
 }
 
 /** Returns the node on which most of the pods fit: the first by name among equals. */

@@ -106,7 +106,7 @@ export function accountFindings(accounts: readonly AccountPermissions[]): Findin
   );
 }
 
-/** Tells what the user of the command may do. `missing` names what the role lacks, such as `create nodemaintenances`. */
+/** Reports what the user of the command may do. `missing` names what the role lacks, such as `create nodemaintenances`. */
 export function userFindings(
   user: string,
   roles: readonly { role: string; purpose: string; missing: readonly string[] }[],

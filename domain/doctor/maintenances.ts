@@ -112,7 +112,7 @@ function waitingProblem(
     case WaitingReason.NotObserved:
       return sinceMs > stuckAfterMs
         ? error(
-            'no worker has taken up its latest change',
+            'no worker has observed its latest change',
             'check that a worker leads and polls Temporal (kubectl maintenance workers)',
             object,
           )

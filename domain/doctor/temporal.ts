@@ -8,7 +8,7 @@ export type Asked<T> =
   | { readonly kind: 'Known'; readonly value: T }
   | { readonly kind: 'Unknown'; readonly problem: string };
 
-/** A namespace of Temporal that the workers use. */
+/** A Temporal namespace that the workers use. */
 export interface TemporalNamespaceFacts {
   readonly name: string;
   /** Undefined if Temporal has no such namespace. */
@@ -137,7 +137,7 @@ function attributeFindings({
     return [
       warning(
         `search attributes of namespace ${name} not checked: ${attributes.problem}`,
-        'look at them in the UI of Temporal, as in Temporal Cloud; a worker that misses one does not work and names it in its log',
+        'look at them in the Temporal UI, as in Temporal Cloud; a worker that misses one does not work and names it in its log',
         object,
       ),
     ];
@@ -170,7 +170,7 @@ function claimFindings(claims: Asked<readonly string[]>): Finding[] {
     return [
       warning(
         `not checked whether this cluster uses the namespace: ${claims.problem}`,
-        'bind the ClusterRole node-maintenance-view, and grant read access to the namespace of Temporal',
+        'bind the ClusterRole node-maintenance-view, and grant read access to the Temporal namespace',
       ),
     ];
   return claims.value.length > 0
@@ -202,7 +202,7 @@ function pollerFindings(pollers: readonly PollerFacts[]): Finding[] {
       ? [
           warning(
             `pollers not checked: ${listed([...new Set(unknown)])}`,
-            'grant this user read access to the namespace of Temporal',
+            'grant this user read access to the Temporal namespace',
           ),
         ]
       : []),

@@ -108,7 +108,7 @@ function probeFinding(probe: WebhookProbe, webhooks: readonly RegisteredWebhook[
       );
     case 'Silent':
       return error(
-        `the apiserver gets no answer from the admission server: what fails closed (${closed}) rejects users who may not delete every node, and what fails open (${open}) neither warns nor checks`,
+        `the apiserver gets no answer from the admission server: webhooks with failurePolicy Fail (${closed}) reject users who may not delete every node, and those with Ignore (${open}) neither warn nor check`,
         `${serverRemedy}; the log of the apiserver names the cause ("failing open")`,
       );
     case 'Rejected':

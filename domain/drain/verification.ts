@@ -159,7 +159,7 @@ export function pendingDetachments(
   return attachments
     .flatMap(({ metadata, spec: { nodeName, source } }) => {
       const volume = source.persistentVolumeName;
-      // A volume in the spec of a pod: nothing tells of which pod.
+      // An inline volume: the attachment does not name its pod.
       if (volume === undefined) return hasInlineVolumes ? [] : [{ node: nodeName, volume: metadata.name }];
       const claim = claimOf(volume);
       if (claim !== undefined && claims.has(claim)) return [];

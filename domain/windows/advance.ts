@@ -38,7 +38,7 @@ export function unknownJobProblem(node: string): string {
 }
 
 function jobRunningProblem({ metadata: { namespace, name } }: Job, node: string): string {
-  return `Job ${name} is running on node ${node}: wait until it ends, or delete it with kubectl delete job -n ${namespace} ${name} and then advance the node`;
+  return `Job ${name} is running on node ${node}: wait until it ends, or delete it with kubectl delete job -n ${namespace} ${name} and then mark the work as done (kubectl maintenance window advance)`;
 }
 
 /**

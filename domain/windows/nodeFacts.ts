@@ -72,6 +72,6 @@ export function awaitUntil(
 /** Waits until the node is ready. */
 export function awaitNode(facts: NodeStepFacts, reason: string, { at, event }: Milestone): NodeStep {
   const { readyTimeoutSeconds: seconds } = facts;
-  const message = `${reason} for more than ${seconds} s after ${event}: check the node, then advance the node`;
+  const message = `${reason} for more than ${seconds} s after ${event}: check the node, then mark its work as done (kubectl maintenance window advance)`;
   return awaitUntil(facts, reason, { at, seconds, failure: { reason: 'NodeNotReady', message } });
 }

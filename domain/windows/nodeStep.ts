@@ -154,7 +154,7 @@ function endCancelledJob({ result, isUncordoned, job, nowMs }: NodeStepFacts): N
   return {
     kind: 'Fail',
     reason: 'JobTerminationTimeout',
-    message: `the pods of Job ${name} did not terminate within ${seconds} s after it was deleted: check the pods and the node, then advance the node`,
+    message: `the pods of Job ${name} did not terminate within ${seconds} s after it was deleted: check the pods and the node, then mark its work as done (kubectl maintenance window advance)`,
   };
 }
 
@@ -220,7 +220,7 @@ function detectEarlyCompletion({
   return {
     kind: 'Fail',
     reason: 'CompletedEarly',
-    message: `the NodeMaintenance was completed before ${missing}: advance the node if nothing is left to do, or delete the NodeMaintenance to maintain the node again`,
+    message: `the NodeMaintenance was completed before ${missing}: mark its work as done (kubectl maintenance window advance) if nothing is left to do, or delete the NodeMaintenance to maintain the node again`,
   };
 }
 
@@ -278,7 +278,7 @@ function detectDeletedJob({ work, job, workResult }: NodeStepFacts): NodeStep | 
     kind: 'Fail',
     reason: 'JobDeleted',
     message:
-      'its Job was deleted before it succeeded: advance the node if nothing is left to do, or set the NodeMaintenance to Complete and delete it to maintain the node again',
+      'its Job was deleted before it succeeded: mark its work as done (kubectl maintenance window advance) if nothing is left to do, or set the NodeMaintenance to Complete and delete it to maintain the node again',
   };
 }
 
@@ -297,7 +297,11 @@ function awaitDrain({ maintenance, policy }: NodeStepFacts): NodeStep | undefine
 
 function awaitAdvance({ work }: NodeStepFacts): NodeStep | undefined {
   if (work !== 'None') return undefined;
-  return { kind: 'Wait', message: 'the node is drained: advance the node when the work is done' };
+  return {
+    kind: 'Wait',
+    message:
+      'the node is drained: when the work is finished, mark it as done (kubectl maintenance window advance)',
+  };
 }
 
 function holdWork({ policy, work }: NodeStepFacts): NodeStep | undefined {
@@ -313,14 +317,14 @@ function jobStep(job: Job, nowMs: number): NodeStep {
     return {
       kind: 'Fail',
       reason: 'JobFailed',
-      message: `Job ${name} failed (${failure.reason || 'no reason given'}): check its pods, then advance the node, or set the NodeMaintenance to Complete and delete it to maintain the node again`,
+      message: `Job ${name} failed (${failure.reason || 'no reason given'}): check its pods, then mark its work as done (kubectl maintenance window advance), or set the NodeMaintenance to Complete and delete it to maintain the node again`,
     };
   const seconds = (job.spec.activeDeadlineSeconds ?? 0) + terminationSeconds(job);
   if (!hasElapsed(job.status?.startTime ?? creationTimestamp, seconds, nowMs)) return jobIsRunning(job);
   return {
     kind: 'Fail',
     reason: 'JobTerminationTimeout',
-    message: `Job ${name} did not end within ${seconds} s: check its pods and the node, delete the Job, then advance the node`,
+    message: `Job ${name} did not end within ${seconds} s: check its pods and the node, delete the Job, then mark its work as done (kubectl maintenance window advance)`,
   };
 }
 

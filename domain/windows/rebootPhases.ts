@@ -74,7 +74,7 @@ export function awaitAgent(facts: NodeStepFacts): NodeStep | undefined {
       seconds,
       failure: {
         reason: 'AgentNotRunning',
-        message: `its node agent, which would reboot it, has ${isRunning ? 'had no reboot command' : 'not run'} for more than ${seconds} s since the node was drained: ${isRunning ? 'set its --reboot-command (REBOOT_COMMAND)' : 'start the agent'} and delete the NodeMaintenance to maintain the node again, or reboot the node and advance it`,
+        message: `its node agent, which would reboot it, has ${isRunning ? 'had no reboot command' : 'not run'} for more than ${seconds} s since the node was drained: ${isRunning ? 'set its --reboot-command (REBOOT_COMMAND)' : 'start the agent'} and delete the NodeMaintenance to maintain the node again, or reboot the node and mark its work as done (kubectl maintenance window advance)`,
       },
     },
   );
@@ -92,7 +92,7 @@ function awaitBoot(facts: NodeStepFacts, state: RebootState): NodeStep {
     seconds,
     failure: {
       reason: 'RebootTimeout',
-      message: `${failed} within ${seconds} s: check ${isStarted ? 'the console of the node' : 'the log of the agent on the node'}, reboot the node if that is needed, then advance the node, or set the NodeMaintenance to Complete and delete it to maintain the node again`,
+      message: `${failed} within ${seconds} s: check ${isStarted ? 'the console of the node' : 'the log of the agent on the node'}, reboot the node if that is needed, then mark its work as done (kubectl maintenance window advance), or set the NodeMaintenance to Complete and delete it to maintain the node again`,
     },
   });
 }

@@ -210,7 +210,8 @@ function failedNodesLeft({ failed }: RolloutFacts): Wait | undefined {
   return failed.length === 0 ? undefined : wait('FailedNodes', failedMessage(failed));
 }
 
-const remedy = 'check these nodes, then advance them or delete their NodeMaintenances';
+const remedy =
+  'check these nodes, then mark their work as done (kubectl maintenance window advance) or delete their NodeMaintenances';
 
 function failedMessage(failed: readonly string[]): string {
   return `${nodeCount(failed.length)} failed (${listed(failed)}): ${remedy}.`;
@@ -258,7 +259,12 @@ function windowNeedsApproval({
   if (approval !== 'PerNode' || approved) return undefined;
   const names = remaining.map(({ name }) => name);
   if (names.some((name) => approvedNodes.includes(name))) return undefined;
-  return wait('ApprovalNeeded', `Waiting for approval of one of the nodes ${listed(names)}.`);
+  return wait(
+    'ApprovalNeeded',
+    names.length === 1
+      ? `Waiting for approval of node ${listed(names)}.`
+      : `Waiting for approval of one of the nodes ${listed(names)}.`,
+  );
 }
 
 function soaking({ rollout, outcomes, nowMs }: RolloutFacts): Wait | undefined {

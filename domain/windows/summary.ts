@@ -162,7 +162,7 @@ function nodeSummaryOf(
 }
 
 const drainedMessages = {
-  None: 'drained, waiting to be advanced',
+  None: 'drained, waiting for its work to be marked as done',
   Job: 'drained, its Job is running',
   Reboot: 'drained, waiting for its reboot',
 } as const;

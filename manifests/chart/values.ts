@@ -42,7 +42,7 @@ const valuesSchema = z.strictObject({
     .string()
     .regex(/^([a-z0-9]([-a-z0-9]{0,30}[a-z0-9])?)?$/)
     .default('')
-    .describe('name of this cluster, required if clusters share a namespace of Temporal'),
+    .describe('name of this cluster, required if clusters share a Temporal namespace'),
   logLevel: z.enum(['trace', 'debug', 'info', 'warn', 'error']).default('info'),
   crds: z
     .strictObject({

@@ -341,7 +341,7 @@ describe('the budget of nodes', () => {
 
   test('is warned of by plan, and by start with the message of admission', async () => {
     const warning =
-      'spec.nodeSelector takes 2 more nodes out of service in addition to 0, but NodeDisruptionBudget cluster allows 1: maintenance windows wait until fewer nodes are out of service';
+      'spec.nodeSelector: 2 nodes would be out of service, and NodeDisruptionBudget cluster allows 1: maintenance windows wait until fewer are';
     const two = ['node-3', 'node-4'];
     // The admission server has the budget from a watch.
     await eventually('start to warn', async () =>
@@ -442,7 +442,7 @@ describe('a window', () => {
     );
     await eventually('the node to be in progress', async () => {
       expect(await succeeds(openings('os-patch'))).toMatch(
-        /\n  NODE +STATE +FOR +STAGE +NODEMAINTENANCE +MESSAGE\n  node-4 +InProgress +\S+ +Drain +os-patch-\S+ +drained, waiting to be advanced\n/,
+        /\n  NODE +STATE +FOR +STAGE +NODEMAINTENANCE +MESSAGE\n  node-4 +InProgress +\S+ +Drain +os-patch-\S+ +drained, waiting for its work to be marked as done\n/,
       );
     });
     await prints(watching, '0 of 1 nodes done, 1 in progress, 0 failed, 0 remaining (node-4)');
@@ -569,7 +569,7 @@ describe('a window', () => {
     } as Job);
     expect(await advance('node-3')).toMatchObject({
       code: 1,
-      stderr: `error: Job ${key.name} is running on node node-3: wait until it ends, or delete it with kubectl delete job -n ${key.namespace} ${key.name} and then advance the node\n`,
+      stderr: `error: Job ${key.name} is running on node node-3: wait until it ends, or delete it with kubectl delete job -n ${key.namespace} ${key.name} and then mark the work as done (kubectl maintenance window advance)\n`,
     });
     const background = { propagationPolicy: 'Background' as const };
     await world.kube.delete(resources.jobs, key, { uid: job.metadata.uid ?? '', ...background });

@@ -7,7 +7,7 @@ import { startWorker, type WorkerProcess } from '../kit/worker.ts';
 import { createWorld, drained, finished, type World } from '../kit/world.ts';
 import { Windows } from './windows.ts';
 
-/** Two clusters share a namespace of Temporal, with the same names of nodes, maintenances and windows. */
+/** Two clusters share a Temporal namespace, with the same names of nodes, maintenances and windows. */
 const names = { hamburg: temporalNames(undefined), berlin: temporalNames('berlin-1') };
 let hamburg: World;
 let berlin: World;
@@ -118,7 +118,7 @@ test('the command line refuses a Temporal that this cluster does not use', async
   const { code, stderr } = await kubectlOf(berlin.sandbox)(['maintenance', 'pause', 'shared']);
   expect(code).toBe(1);
   expect(stderr).toContain(
-    `no worker of this cluster (UID ${await clusterUid(berlin)}) uses namespace default of Temporal at ${berlin.sandbox.temporalAddress}: check TEMPORAL_ADDRESS`,
+    `no worker of this cluster (UID ${await clusterUid(berlin)}) uses Temporal namespace default at ${berlin.sandbox.temporalAddress}: check TEMPORAL_ADDRESS`,
   );
 });
 
@@ -165,7 +165,7 @@ describe('a third cluster with the settings of the first', () => {
       .filter((line) => line.includes('belongs to cluster'));
     expect(lines).toHaveLength(1);
     expect(lines[0]).toContain(
-      `task queue node-maintenance in namespace default of Temporal belongs to cluster ${(await clusterUid(hamburg)).split('-')[0]}`,
+      `task queue node-maintenance in Temporal namespace default belongs to cluster ${(await clusterUid(hamburg)).split('-')[0]}`,
     );
     expect(lines[0]).toContain('choose another --cluster or TEMPORAL_NAMESPACE');
     expect(await scheduleIds()).toEqual(before);

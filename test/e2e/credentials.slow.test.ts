@@ -105,10 +105,10 @@ test('a certificate that is renewed is used without a restart, also when the for
 
   // The certificate without its key, as a reader may see it in the middle of a change.
   await written('tls.crt', second.certificate);
-  await inLog('Credentials of Temporal could not be reloaded, and the former ones stay in use');
+  await inLog('Temporal credentials could not be reloaded, and the former ones stay in use');
   expect(worker.log()).toContain('does not belong to the certificate of');
   await written('tls.key', second.key);
-  await inLog('Credentials of Temporal reloaded');
+  await inLog('Temporal credentials reloaded');
   await usesNewCredentials(() => proxy.callsOf(second.serialNumber));
 
   proxy.revoke(first.serialNumber);
@@ -138,16 +138,16 @@ test('an API key in a file is replaced without a restart: one that was wrong fro
   });
   await inLog('Waiting for Temporal');
   await written('api-key', 'key-1\n');
-  await inLog('Credentials of Temporal reloaded');
+  await inLog('Temporal credentials reloaded');
   await worker.ready();
 
   await written('api-key', 'key-2\n');
-  await inLog('Credentials of Temporal could not be reloaded, and the former ones stay in use');
+  await inLog('Temporal credentials could not be reloaded, and the former ones stay in use');
   await maintains('with-former-key');
   accepted.add('key-2');
   await eventuallyHolds(
     'the new key to be used',
-    () => countInLog('Credentials of Temporal reloaded'),
+    () => countInLog('Temporal credentials reloaded'),
     (count) => count === 2,
   );
   accepted.delete('key-1');

@@ -424,7 +424,7 @@ describe('the admission server', () => {
       check: 'webhooks',
       result: 'error',
       message: expect.stringMatching(
-        /gets no answer from the admission server: what fails closed \(authorization\) rejects/,
+        /gets no answer from the admission server: webhooks with failurePolicy Fail \(authorization\) reject /,
       ),
       remedy: expect.stringContaining('start the admission server'),
     });
@@ -478,7 +478,7 @@ describe('without a worker', () => {
     );
   });
 
-  test('a namespace of Temporal that does not exist is named', async () => {
+  test('a Temporal namespace that does not exist is named', async () => {
     await eventuallyFinds(
       {
         check: 'temporal',

@@ -127,7 +127,7 @@ test('an audit outlives the runs of its maintenance, by what the object and its 
   });
   expect(left).toMatchObject({ code: 0 });
   expect(left.stderr).toMatch(
-    /^note: namespace default of Temporal at \S+, which keeps the history of a closed run for 24h, has no run of NodeMaintenance "audited" any more: this is what the object and its Events hold\n$/,
+    /^note: Temporal namespace default at \S+, which keeps the history of a closed run for 24h, has no run of NodeMaintenance "audited" any more: this is what the object and its Events hold\n$/,
   );
   expect(left.stdout).toMatch(/ <unknown> +started stage Drain\n/);
   expect(left.stdout).toMatch(
@@ -172,7 +172,7 @@ test('an audit outlives the runs of its maintenance, by what the object and its 
   });
   expect(nothing).toMatchObject({ code: 1, stdout: '' });
   expect(nothing.stderr).toContain(
-    'error: nothing is left of NodeMaintenance "audited": namespace default of Temporal at',
+    'error: nothing is left of NodeMaintenance "audited": Temporal namespace default at',
   );
   expect(nothing.stderr).toContain(
     'To keep histories, raise the retention (temporal operator namespace update --namespace default --retention 90d), archive them in Temporal, or export them in time: kubectl maintenance history NAME -o json',

@@ -13,7 +13,7 @@ import { completeDrainPlan, drainPlanProblems } from '../../domain/drain/plan.ts
 import { expectReadable, fuzz } from './kit/fuzz.ts';
 import { mutationsOf } from './kit/mutations.ts';
 
-/** Any client that may start a workflow in the namespace of Temporal sends any JSON as its input. */
+/** Any client that may start a workflow in the Temporal namespace sends any JSON as its input. */
 
 const maintenances = [
   { name: 'rack-7', nodes: ['n1', 'n2'], stage: 'Drain', reason: 'firmware 2.4' },

@@ -35,7 +35,7 @@ const open: WindowSummary = {
 };
 
 const message =
-  'JobFailed: Job os-patch-1d2wowb3l3-rack-9 failed (BackoffLimitExceeded): Job has reached the specified backoff limit. Check the logs of its pods, then advance the node when nothing is left to do, or complete its NodeMaintenance and delete it.';
+  'JobFailed: Job os-patch-1d2wowb3l3-rack-9 failed (BackoffLimitExceeded): Job has reached the specified backoff limit. Check the logs of its pods, then mark its work as done (kubectl maintenance window advance) when nothing is left to do, or complete its NodeMaintenance and delete it.';
 
 const nodeSummary = (node: string, differs: Partial<WindowNodeSummary>): WindowNodeSummary => ({
   node,

@@ -26,7 +26,7 @@ const open: WindowSummary = {
   approval: 'PerNode',
   open: { since: '2026-11-28T02:00:00Z', until: '2026-11-28T06:00:00Z', hasEnded: false, workflowId: 'w' },
   progress: { nodes: 3, done: 1, inProgress: 1, failed: 0, remaining: 1 },
-  waiting: { reason: 'ApprovalNeeded', message: 'Waiting for approval of one of the nodes n3.' },
+  waiting: { reason: 'ApprovalNeeded', message: 'Waiting for approval of node n3.' },
   awaitsApproval: true,
   problems: [{ type: 'Scheduled', reason: 'PausedInTemporal', message: 'A user paused\u001b it.' }],
   nodes: [
@@ -79,7 +79,7 @@ test('one window is shown with its nodes, what it waits for and its problems', (
     '  opens Saturday at 03:00 Europe/Berlin, for 4h',
     '  next: Sat 2026-12-05 03:00 (Fri 21:00 here)',
     '  1 of 3 nodes done, 1 in progress, 0 failed, 1 remaining',
-    '  Waiting for approval of one of the nodes n3.',
+    '  Waiting for approval of node n3.',
     '  to approve: kubectl maintenance window approve os-patch --node NODE',
     String.raw`  Scheduled is not True (PausedInTemporal): A user paused\u001b it.`,
     '  NODE   STATE        FOR   STAGE      NODEMAINTENANCE   MESSAGE',

@@ -59,7 +59,7 @@ describe('the claim of a cluster', () => {
     const { ours, other } = clusters();
     await claimNames(temporal, ours, silentLog);
     await expect(claimNames(temporal, other, silentLog)).rejects.toThrow(
-      `task queue ${ours.names.taskQueue} in namespace default of Temporal belongs to cluster ${ours.name} (UID ${ours.uid}), and this is cluster ${other.uid}: choose another --cluster or TEMPORAL_NAMESPACE; if that cluster does not exist any more, run temporal workflow terminate --workflow-id ${ours.names.taskQueue}`,
+      `task queue ${ours.names.taskQueue} in Temporal namespace default belongs to cluster ${ours.name} (UID ${ours.uid}), and this is cluster ${other.uid}: choose another --cluster or TEMPORAL_NAMESPACE; if that cluster does not exist any more, run temporal workflow terminate --workflow-id ${ours.names.taskQueue}`,
     );
   });
 

@@ -52,11 +52,11 @@ test('a key that the workers could not take is tried again', async () => {
   await eventuallyHolds(
     'the key to be in use',
     () => log.lines.map(({ message }) => message),
-    (messages) => messages.includes('Credentials of Temporal reloaded'),
+    (messages) => messages.includes('Temporal credentials reloaded'),
   );
   expect(log.lines[0]).toEqual({
     level: 'warn',
-    message: 'Credentials of Temporal could not be reloaded, and the former ones stay in use',
+    message: 'Temporal credentials could not be reloaded, and the former ones stay in use',
     fields: { reason: 'not now' },
   });
   expect(setApiKey.mock.calls).toEqual([['key-2'], ['key-2']]);

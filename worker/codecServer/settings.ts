@@ -170,7 +170,7 @@ export const codecServerSettingSources: readonly SettingSource[] = sourcesOf(Set
 export function parseCodecServerConfig(argv: readonly string[], env: NodeJS.ProcessEnv): CodecServerConfig {
   const command = new Command('npm run codec-server --')
     .description(
-      'Decrypts and encrypts payloads for the UI and the CLI of Temporal, with the keys in the folder NODE_MAINTENANCE_PAYLOAD_KEYS.',
+      'Decrypts and encrypts payloads for the Temporal UI and CLI, with the keys in the folder NODE_MAINTENANCE_PAYLOAD_KEYS.',
     )
     .exitOverride();
   const settings = parseSettings(Settings, { command, argv, env });

@@ -27,7 +27,7 @@ export const metricDefinitions = {
   maintenanceWaiting: {
     name: 'node_maintenance_maintenance_waiting',
     type: 'gauge',
-    help: '1 for each NodeMaintenance that is not done with its stage, by what it waits for: TemporalUnavailable, NotObserved (no run has seen the change of the object), Paused, Blocked (a pod needs intervention), DisruptionBudget, WaitingForNodeLease, CordonRejected, NotAuthorized, NoNodeMatches, WorkInProgress, VolumesAttached, Draining or Completing. At most 100 series, of the oldest.',
+    help: '1 for each NodeMaintenance that is not done with its stage, by what it waits for: TemporalUnavailable, NotObserved (no run has seen the change of the object), Paused, Blocked (a pod needs intervention), DisruptionBudget, WaitingForNodeLease, CordonRejected, NotAuthorized, NoNodeMatches, WorkInProgress, VolumesAttached, Capacity (pods fit on no other node, or a deadlock), Draining or Completing. At most 100 series, of the oldest.',
     labels: ['maintenance', 'stage', 'reason'],
   },
   blockedPods: {
@@ -156,7 +156,7 @@ export const metricDefinitions = {
   historyRetention: {
     name: 'node_maintenance_history_retention_seconds',
     type: 'gauge',
-    help: 'Time for which the namespace of Temporal keeps the histories of closed runs.',
+    help: 'Time for which the Temporal namespace keeps the histories of closed runs.',
     labels: [],
   },
   historyRetentionRequired: {

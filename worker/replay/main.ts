@@ -29,7 +29,7 @@ const program = new Command('npm run replay --')
     'Replays histories of workflows with the workflows of this build: shows before an upgrade whether running maintenances and windows can continue with it. Writes nothing.',
   )
   .argument('[files...]', 'histories that temporal workflow show --output json has written')
-  .option('--from-server', 'replay the open runs of this cluster in the namespace of Temporal', false)
+  .option('--from-server', 'replay the open runs of this cluster in the Temporal namespace', false)
   .option('--cluster <name>', 'with --from-server: the --cluster of the workers (NODE_MAINTENANCE_CLUSTER)')
   .option(
     '--query <query>',

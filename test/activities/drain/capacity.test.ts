@@ -156,7 +156,7 @@ async function onePodPerNode(count: number, labels: { app: string }): Promise<Po
   });
 }
 
-test('a deadlock of two maintenances and a budget is named with the node whose release solves it', async () => {
+test('a deadlock of two maintenances and a budget is named with the node to uncordon', async () => {
   const labels = { app: c.named('apart') };
   const pods = await onePodPerNode(2, labels);
   await c.applied(c.budget(labels, { minAvailable: 1 }));
@@ -184,7 +184,7 @@ test('a deadlock of two maintenances and a budget is named with the node whose r
           status: 'False',
           reason: 'Deadlock',
           message: expect.stringContaining(
-            `To solve it, release node ${node}: complete NodeMaintenance ${holder.metadata.name},`,
+            `To resolve it, uncordon node ${node}: complete NodeMaintenance ${holder.metadata.name},`,
           ),
         }),
       ),

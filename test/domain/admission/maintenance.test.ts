@@ -87,10 +87,10 @@ test('a maintenance that exceeds NodeDisruptionBudgets is admitted with a warnin
   const warningsOf = (nodeSelector: NodeSelector, stage: NodeMaintenanceStage = 'Drain') =>
     admissionWarnings({ name: 'me', spec: spec(nodeSelector, stage) }, { ...cluster, budgets, reservations });
   expect(warningsOf(rack('1', '2'))).toEqual([
-    'spec.nodeSelector takes 2 more nodes out of service in addition to 1, but NodeDisruptionBudget cluster allows 2 (exceeded as well: rack-2): maintenance windows wait until fewer nodes are out of service',
+    'spec.nodeSelector: 3 nodes would be out of service, and NodeDisruptionBudget cluster allows 2 (exceeded as well: rack-2): maintenance windows wait until fewer are',
   ]);
   expect(warningsOf(rack('2'))).toEqual([
-    'spec.nodeSelector takes 1 more node out of service in addition to 0, but NodeDisruptionBudget rack-2 allows 0: maintenance windows wait until fewer nodes are out of service',
+    'spec.nodeSelector: 1 node would be out of service, and NodeDisruptionBudget rack-2 allows 0: maintenance windows wait until fewer are',
   ]);
   expect(warningsOf(rack('1'))).toEqual([]);
   expect(warningsOf(rack('1', '2'), 'Idle')).toEqual([]);

@@ -34,9 +34,9 @@ function deadlocks({
 }
 
 describe('a deadlock of maintenances, Pending pods and a budget', () => {
-  test('names the node whose release solves it, and its maintenance', () => {
+  test('names the node to uncordon, and its maintenance', () => {
     expect(deadlocks().map(deadlockMessage)).toEqual([
-      'Deadlock: shop/web-2 is Pending because maintenances have cordoned every node on which it fits, and until it runs, PodDisruptionBudget shop/web allows no eviction of 1 pod on n1. To solve it, release node n2: complete NodeMaintenance rack-2, or change its nodeSelector and uncordon the node; or add a node.',
+      'Deadlock: shop/web-2 is Pending because maintenances have cordoned every node on which it fits, and until it runs, PodDisruptionBudget shop/web allows no eviction of 1 pod on n1. To resolve it, uncordon node n2: complete NodeMaintenance rack-2, or change its nodeSelector and then uncordon the node; or add a node.',
     ]);
   });
 

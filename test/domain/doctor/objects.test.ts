@@ -79,7 +79,7 @@ describe('a maintenance', () => {
       text: 'Progressing says why.',
     },
     { when: 'has just been changed', differs: { observed: 0, startedMinutesAgo: 1 } },
-    { when: 'was changed long ago', differs: { observed: 0 }, want: 'error', text: 'no worker has taken up' },
+    { when: 'was changed long ago', differs: { observed: 0 }, want: 'error', text: 'no worker has observed' },
     {
       when: 'is blocked',
       differs: { conditions: [['Drained', 'False', 'Blocked']] },

@@ -80,7 +80,7 @@ describe('webhooks', () => {
     {
       when: 'one that fails open does not answer',
       differs: { probe: { kind: 'Silent' } },
-      text: /no answer.*: what fails closed \(authorization\) rejects.*fails open \(warnings, evictions\)/,
+      text: /no answer.*: webhooks with failurePolicy Fail \(authorization\) reject .*with Ignore \(warnings, evictions\)/,
       remedy: 'failing open',
     },
     {

@@ -452,7 +452,7 @@ describe('the report of a window', () => {
   });
 });
 
-// Any client of the namespace of Temporal may have written any value of a history.
+// Any client of the Temporal namespace may have written any value of a history.
 const anything = fc.oneof(
   fc.jsonValue(),
   fc.record({

@@ -48,7 +48,7 @@ const signalNames = (text: string) =>
 test('The current details of a window show its times, its nodes and the available signals', () => {
   const waiting = {
     reason: 'ApprovalNeeded',
-    message: 'Waiting for approval of one of the nodes node-3.',
+    message: 'Waiting for approval of node node-3.',
   };
   expect(
     detailsOf({ state: state({ failed: [windowNode('node-1')], waiting }) }),
@@ -56,7 +56,7 @@ test('The current details of a window show its times, its nodes and the availabl
 
 - **MaintenanceWindow:** \`os\`
 - **Open:** 2026-01-01 02:00:00 UTC to 2026-01-01 06:00:00 UTC
-- **Now:** Waiting for approval of one of the nodes node-3.
+- **Now:** Waiting for approval of node node-3.
 - **Nodes:** 1 of 4 nodes done, 1 in progress, **1 failed**, 2 remaining
 
 #### Nodes

@@ -156,7 +156,11 @@ describe('a node whose Job the worker may not see', () => {
     {
       when: 'waits for a user if its work is none',
       given: { conditions: drained, work: 'None' },
-      want: { kind: 'Wait', message: 'the node is drained: advance the node when the work is done' },
+      want: {
+        kind: 'Wait',
+        message:
+          'the node is drained: when the work is finished, mark it as done (kubectl maintenance window advance)',
+      },
     },
   ])('$when', ({ given, want }) => {
     expect(step({ ...given, mayRunJobs: false })).toEqual(want);
@@ -174,7 +178,11 @@ describe('a node of a window', () => {
     {
       when: 'waits for a user after the drain if the window has no Job',
       given: { conditions: drained, work: 'None' },
-      want: { kind: 'Wait', message: 'the node is drained: advance the node when the work is done' },
+      want: {
+        kind: 'Wait',
+        message:
+          'the node is drained: when the work is finished, mark it as done (kubectl maintenance window advance)',
+      },
     },
     {
       when: 'records that its Job has started',
@@ -260,7 +268,11 @@ describe('a node of a window', () => {
     {
       when: 'without a Job waits for a user even after the window was edited',
       given: { conditions: drained, work: 'None', revision: 'Outdated' },
-      want: { kind: 'Wait', message: 'the node is drained: advance the node when the work is done' },
+      want: {
+        kind: 'Wait',
+        message:
+          'the node is drained: when the work is finished, mark it as done (kubectl maintenance window advance)',
+      },
     },
     {
       when: 'whose Job has not started when the window is edited is cancelled, to start with the new revision',

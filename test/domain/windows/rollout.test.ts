@@ -258,14 +258,14 @@ describe('no node starts', () => {
       given: { outcomes: { n2: failed }, rollout: { maxUnavailable: 4 } },
       reason: 'TooManyFailures',
       message:
-        'rollout.maxFailures is 1, and 1 node failed (n2): check these nodes, then advance them or delete their NodeMaintenances.',
+        'rollout.maxFailures is 1, and 1 node failed (n2): check these nodes, then mark their work as done (kubectl maintenance window advance) or delete their NodeMaintenances.',
     },
     {
       when: 'after the failure of a node that was deleted since, or that the window selects no more',
       given: { outcomes: { gone: failed }, rollout: { maxUnavailable: 4 } },
       reason: 'TooManyFailures',
       message:
-        'rollout.maxFailures is 1, and 1 node failed (gone): check these nodes, then advance them or delete their NodeMaintenances.',
+        'rollout.maxFailures is 1, and 1 node failed (gone): check these nodes, then mark their work as done (kubectl maintenance window advance) or delete their NodeMaintenances.',
     },
     {
       when: 'before the window is approved',
@@ -375,14 +375,14 @@ describe('no node starts', () => {
       given: { nodes: nodes.slice(0, 2), outcomes: { n1: failed, n2: inProgress } },
       reason: 'LastNodesInProgress',
       message:
-        'The last nodes are in progress: n2. 1 node failed (n1): check these nodes, then advance them or delete their NodeMaintenances.',
+        'The last nodes are in progress: n2. 1 node failed (n1): check these nodes, then mark their work as done (kubectl maintenance window advance) or delete their NodeMaintenances.',
     },
     {
       when: 'when only failed nodes are left',
       given: { nodes: nodes.slice(0, 3), outcomes: { n1: failed, n2: succeeded(), n3: failed } },
       reason: 'FailedNodes',
       message:
-        '2 nodes failed (n1, n3): check these nodes, then advance them or delete their NodeMaintenances.',
+        '2 nodes failed (n1, n3): check these nodes, then mark their work as done (kubectl maintenance window advance) or delete their NodeMaintenances.',
     },
     {
       when: 'when the window runs a Job and Jobs are not enabled',

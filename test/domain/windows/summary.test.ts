@@ -215,7 +215,7 @@ describe('the summary of a window', () => {
     const { nodes } = windowSummaryOf(windowed({ progress }), maintenances, now);
     expect(nodes.map(({ node, state, message }) => [node, state, message])).toEqual([
       ['n1', 'Succeeded', 'Done: Done.'],
-      ['n2', 'InProgress', 'drained, waiting to be advanced'],
+      ['n2', 'InProgress', 'drained, waiting for its work to be marked as done'],
       ['n3', 'InProgress', 'draining; 2 pods are blocked'],
       ['n4', 'Failed', 'JobFailed: JobFailed.'],
       ['n5', 'InProgress', 'drained, its Job is running'],
