@@ -480,12 +480,14 @@ describe('a window', () => {
     const maintenance = await onlyMaintenanceOf(window);
     await written(maintenance, { conditions: [is('Drained')] });
     const advanced = { ...advanceRequested, lastTransitionTime: new Date().toISOString() };
+    let advancing: Promise<unknown> | undefined;
     let hasAdvanced = false;
     const { kube } = c.cluster;
     const get: typeof kube.get = async (resource, key, ...options) => {
-      if (!hasAdvanced && key.name === maintenance.metadata.name) {
+      if (key.name === maintenance.metadata.name) {
+        advancing ??= written(maintenance, { conditions: [is('Drained'), advanced] });
+        await advancing;
         hasAdvanced = true;
-        await written(maintenance, { conditions: [is('Drained'), advanced] });
       }
       return kube.get(resource, key, ...options);
     };
