@@ -13,7 +13,7 @@ interface ClaimName {
 }
 
 interface ClaimedVolumes {
-  /** By `namespace/claim`. A claim that does not exist, is not bound, or may not be read, is missing. */
+  /** Volumes by `namespace/claim`. A claim that does not exist, is not bound, or may not be read, is missing. */
   readonly volumes: Map<string, PersistentVolume>;
   /** The claims, as `namespace/claim`, that the apiserver was asked about, also those that may not be read. */
   readonly asked: ReadonlySet<string>;
@@ -49,7 +49,7 @@ export async function readClaimedVolumes(
         forbidden += 1;
       }
     },
-    endsAt,
+    { endsAt },
   );
   return { volumes, asked, unread: left + forbidden };
 }

@@ -65,7 +65,7 @@ export class Deletions {
         async (one) => {
           if (await this.#delete(one)) deleted.push(one);
         },
-        endsAt,
+        { endsAt },
       );
       if (left > 0) break;
     }

@@ -229,11 +229,16 @@ class DrainRun<T extends { kind: string }> {
     const mode = isTrue(status.conditions, 'Paused') ? ({ kind: 'Paused' } as const) : this.#mode;
     const position = positionIn(mode, current.maintenance, view.plan.length);
     const decision = this.#peaks.addTo(await this.#decideToEnd(current, position, mode));
+    const isFirstDecision = !this.#hasDecided;
     this.#hasDecided = true;
     this.#nextDeletionAtMs = decision.nextDeletionAtMs;
     const isPaused = mode.kind === 'Paused';
     this.#changeFilter.decided(decision, isPaused);
-    const capacity = isPaused ? undefined : await this.#deps.capacity.of(view.maintenance, decision.evacuate);
+    // Places that are only reported are computed after the first pods have their Evacuations.
+    const isComputed =
+      !isFirstDecision || view.maintenance.spec.requireCapacity === true || decision.evacuate.length === 0;
+    const capacity =
+      isPaused || !isComputed ? undefined : await this.#deps.capacity.of(view.maintenance, decision.evacuate);
     const isDrained = await this.#publish(view, decision, {
       writer: this.#writer,
       isPaused,

@@ -29,6 +29,8 @@ import { withdrawRequests } from './requestRemoval.ts';
 import { isCompleting, isDraining, namesOf, nodesOf } from '../view.ts';
 
 const concurrentWrites = 24;
+/** The first Evacuations of a drain are created few at a time, so that the first eviction need not wait for 24 of them. */
+const firstWrites = 2;
 /** One pass creates Evacuations for this long, so that progress is published in between. */
 const maxPassMs = 500;
 /** Delay before a rejected Evacuation is tried again. */
@@ -44,6 +46,7 @@ export class Evacuations {
   readonly #cluster: Cluster;
   /** Pod UID -> when its Evacuation was created, or need not be, until the informer shows it. */
   readonly #created = new Map<string, number>();
+  #hasStarted = false;
   /** Pod UID -> why its Evacuation was rejected, and when. */
   readonly #rejected = new Map<string, { message: string; at: number }>();
 
@@ -114,7 +117,10 @@ export class Evacuations {
       if (rejection === undefined) this.#rejected.delete(uid);
       else this.#rejected.set(uid, { message: rejection, at: performance.now() });
     };
-    await forEachBounded(concurrentWrites, due, ensure, performance.now() + maxPassMs);
+    if (due.length === 0) return;
+    const startWith = this.#hasStarted ? concurrentWrites : firstWrites;
+    this.#hasStarted = true;
+    await forEachBounded(concurrentWrites, due, ensure, { endsAt: performance.now() + maxPassMs, startWith });
   }
 
   #rejectionOf({ metadata }: Pod): Blocker | undefined {
@@ -211,7 +217,7 @@ export async function removeEvacuations(
       if (pod === undefined || !names.has(pod.spec.nodeName ?? '')) return;
       if (isUnneeded(evacuation, pod, { cluster, others })) await withdraw(cluster, evacuation);
     },
-    endsAt,
+    { endsAt },
   );
   const requestsLeft = mayHaveRequests(maintenance)
     ? await withdrawRequests(cluster, { maintenance, nodes: names, others }, endsAt)

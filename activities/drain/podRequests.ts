@@ -127,7 +127,7 @@ export class PodRequests {
     const due = this.#withoutProbes(routes, (pod) => this.#requests.isDue(pod) && isAllowed(pod));
     const perform = (pod: Pod) =>
       isAllowed(pod) ? this.#perform(pod, routes.get(pod) ?? 'Wait', maintenance) : Promise.resolve();
-    await forEachBounded(concurrentWrites, due, perform, performance.now() + maxPassMs);
+    await forEachBounded(concurrentWrites, due, perform, { endsAt: performance.now() + maxPassMs });
     const byEvacuation = pods.filter((pod) => routes.get(pod) === 'Evacuation');
     if (byEvacuation.length > 0) await this.#evacuations.start(byEvacuation, isHeld);
   }

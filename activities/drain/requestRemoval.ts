@@ -40,7 +40,7 @@ export async function withdrawRequests(
       if (needing.length === 0) await withdrawRequest(cluster.kube, request);
       else await leaveTo(cluster, request, { from: maintenance, to: needing });
     },
-    endsAt,
+    { endsAt },
   );
 }
 

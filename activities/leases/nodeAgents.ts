@@ -57,7 +57,7 @@ export class NodeAgents {
     const others = due.filter((node) => !node.hasStaticPods);
     await forEachBounded(concurrentReads, needed, read);
     if (which === 'needed') return;
-    await forEachBounded(concurrentReads, others, read, performance.now() + maxOthersMs);
+    await forEachBounded(concurrentReads, others, read, { endsAt: performance.now() + maxOthersMs });
   }
 
   /** Returns the time until the next Lease is to be read. */

@@ -12,7 +12,7 @@ import { type FencedCluster, nodeLeaseOf } from '../../kube/cluster.ts';
 import { ignoreNotFound } from '../../kube/errors.ts';
 import type { Log } from '../../kube/log.ts';
 import { resources } from '../../kube/resources.ts';
-import { WorkQueue } from '../../kube/workQueue.ts';
+import { type Requeue, WorkQueue } from '../../kube/workQueue.ts';
 
 interface Deps {
   cluster: FencedCluster;
@@ -22,6 +22,8 @@ interface Deps {
 }
 
 const workers = 8;
+/** The conditions of a node follow so long after the acquisition of its Lease: earlier, they would conflict with the cordon. */
+const afterAcquisitionMs = 1_000;
 
 /**
  * Publishes the maintenances that hold a Node, and their progress, as conditions of the Node. A separate field manager owns these conditions,
@@ -74,21 +76,30 @@ function hasChanged(before: NodeMaintenance, after: NodeMaintenance): boolean {
   return !isDeepStrictEqual(publishedPart(before), publishedPart(after));
 }
 
-async function reconcileConditions(cluster: FencedCluster, holder: string, name: string): Promise<void> {
+async function reconcileConditions(
+  cluster: FencedCluster,
+  holder: string,
+  name: string,
+): Promise<Requeue | undefined> {
   const { kube, nodes, maintenances } = cluster;
   const node = nodes.get(name);
-  if (node === undefined) return;
+  if (node === undefined) return undefined;
   const holders = maintenances
     .list()
     .filter((maintenance) => holdsNode(maintenance, node))
     .flatMap((maintenance) => holderOf(maintenance, name) ?? []);
   const desired = nodeConditions(holders);
   const current = ownConditions(node);
-  if (isDeepStrictEqual(current.map(factsOf), desired)) return;
+  if (isDeepStrictEqual(current.map(factsOf), desired)) return undefined;
   // Conditions are added only to nodes whose Lease is ours, and removed from any node.
   const lease = nodeLeaseOf(cluster, name);
-  if (desired.length > 0 && !isHeldBy(lease, holder, kube.now().getTime())) return;
-  const now = kube.now().toISOString();
+  const nowMs = kube.now().getTime();
+  if (desired.length > 0 && !isHeldBy(lease, holder, nowMs)) return undefined;
+  const sinceMs = nowMs - Date.parse(lease?.spec.acquireTime ?? '');
+  const isFirst = desired.length > 0 && current.length === 0;
+  if (isFirst && sinceMs >= 0 && sinceMs < afterAcquisitionMs)
+    return { requeueAfterMs: afterAcquisitionMs - sinceMs };
+  const now = new Date(nowMs).toISOString();
   const conditions = desired.flatMap((facts) =>
     withCondition(
       current.filter(({ type }) => type === facts.type),
@@ -99,6 +110,7 @@ async function reconcileConditions(cluster: FencedCluster, holder: string, name:
   const object = { metadata: { name, uid: node.metadata.uid }, status: { conditions } };
   const options = { fieldManager: NODE_CONDITIONS_MANAGER, force: true, subresource: 'status' };
   await kube.apply(resources.nodes, object as Node, options).catch(ignoreNotFound);
+  return undefined;
 }
 
 function holderOf(maintenance: NodeMaintenance, node: string): Holder | undefined {

@@ -1,4 +1,4 @@
-import type { Node, PersistentVolume, Pod, PodAffinityTerm, PodScheduling } from '../../api/core.ts';
+import type { Node, PersistentVolume, Pod, PodAffinityTerm, PodScheduling, Taint } from '../../api/core.ts';
 import { labelOf, selectsLabels } from '../common/labelSelector.ts';
 import { compareNames } from '../common/names.ts';
 import { isFinished, podName } from '../common/pod.ts';
@@ -161,11 +161,18 @@ export class ClusterState {
   }
 }
 
-/** Returns the nodes as they are once these are cordoned. */
+const unschedulableTaint: Taint = { key: 'node.kubernetes.io/unschedulable', effect: 'NoSchedule' };
+
+/** Returns the nodes as they are once these are cordoned, with the taint that the node lifecycle controller adds. */
 export function withCordoned(nodes: readonly Node[], names: ReadonlySet<string>): Node[] {
-  return nodes.map((node) =>
-    names.has(node.metadata.name) ? { ...node, spec: { ...node.spec, unschedulable: true } } : node,
-  );
+  return nodes.map((node) => (names.has(node.metadata.name) ? cordoned(node) : node));
+}
+
+function cordoned(node: Node): Node {
+  const { taints = [] } = node.spec;
+  const isTainted = taints.some(({ key }) => key === unschedulableTaint.key);
+  const all = isTainted ? taints : [...taints, unschedulableTaint];
+  return { ...node, spec: { ...node.spec, unschedulable: true, taints: all } };
 }
 
 /** Returns the value of the topology key of a node. */

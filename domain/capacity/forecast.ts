@@ -66,7 +66,7 @@ function placed({ nodes, drained, pods, volumes, leaves, nowMs }: ForecastInput)
   const drain = {
     name: '',
     createdAt: '',
-    waits: true,
+    waits: false,
     stoppedReason: undefined,
     endsByItself: false,
     pods: leaving,

@@ -192,7 +192,7 @@ test('a deadlock of two maintenances and a budget is named with the node to unco
   await flushEvents();
   for (const one of maintenances)
     expect(await c.eventsAbout(one)).toContainEqual(
-      expect.stringMatching(`^CapacityDeadlock: Deadlock: .* release node ${node}:`),
+      expect.stringMatching(`^CapacityDeadlock: Deadlock: .* uncordon node ${node}:`),
     );
 
   const completed = await c.staged(holder.metadata.name, 'Complete');

@@ -18,7 +18,7 @@ let sandbox: Sandbox;
 let c: TestCluster;
 let acts: NodeMaintenanceActivities;
 let flushEvents: () => Promise<void>;
-/** By id, as the outbox takes each once. */
+/** Notifications by id, as the outbox takes each once. */
 const sent = new Map<string, Notification>();
 
 beforeAll(async () => {

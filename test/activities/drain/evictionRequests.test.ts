@@ -23,7 +23,7 @@ beforeAll(async () => {
   c = await testCluster(sandbox, { prefix: 'requests' });
 });
 
-/** What one test has left would tell the next one that a controller answers, or that none does. */
+/** Objects of one test would show the next one that a controller answers, or that none does. */
 afterEach(async () => {
   await c.maintenancesDropped();
   const { items } = await c.admin.list(resources.evictionRequests, { namespace: c.namespace });

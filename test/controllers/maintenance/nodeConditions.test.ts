@@ -44,6 +44,22 @@ const eventuallyShown = (node: string, want: string[]) =>
   eventually(`the conditions of node ${node}`, async () => expect(await shown(node)).toEqual(want));
 
 describe('the conditions of a node', () => {
+  test('appear a second after its Lease was acquired: earlier, they would conflict with the cordon', async () => {
+    const node = await c.nodeNamed('n');
+    const term = { holderIdentity: holder, leaseDurationSeconds: 900, renewed: 0 };
+    const { spec } = await c.leaseWritten(node, term);
+    await c.applied(c.maintenance({ nodes: [node], stage: 'Cordon' }));
+    const shownAt = await eventually('the condition', async () => {
+      const { conditions = [] } = (await c.node(node)).status ?? {};
+      const found = conditions.find(({ type }) => type === 'MaintenanceInProgress');
+      expect(found).toBeDefined();
+      return Date.parse(found?.lastTransitionTime ?? '');
+    });
+    // Conditions have whole seconds.
+    const dueAt = Math.floor(Date.parse(spec.acquireTime ?? '') / 1_000 + 1) * 1_000;
+    expect(shownAt).toBeGreaterThanOrEqual(dueAt);
+  });
+
   test('name the maintenances that hold it, follow their stages, and are removed when it is uncordoned', async () => {
     const node = await heldNode();
     const { metadata } = await c.applied(c.maintenance({ nodes: [node], stage: 'Idle' }));

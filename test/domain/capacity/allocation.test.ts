@@ -260,7 +260,7 @@ describe('maintenances that compete for capacity', () => {
     world.open.delete(name);
   };
 
-  /** Those that proceed one after another, whichever fits. */
+  /** Runs maintenances one after another, whichever fits. */
   const finishesInSequence = (world: World): boolean => {
     for (;;) {
       const next = [...world.open].find(([, one]) => proceeds(one) && one.pods <= world.free);

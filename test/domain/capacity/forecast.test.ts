@@ -14,6 +14,7 @@ const input = (pods: Pod[], free = 1_000) => ({
   leaves: () => true,
   nowMs: 0,
 });
+const zoneKey = 'topology.kubernetes.io/zone';
 const onFirst = (count: number, differs = {}) =>
   Array.from({ length: count }, (_, index) =>
     capacityPod({ name: `web-${index}`, node: 'n1', cpu: '1', ...differs }),
@@ -30,6 +31,27 @@ describe('the forecast of a drain', () => {
     expect(forecastText(forecast)).toBe(
       `Capacity: 4 of 5 pods that leave fit on no other node and would be Pending: shop/web-1 (${reasons}), shop/web-2 (${reasons}), shop/web-3 (${reasons}) and 1 more. 1 pod of other schedulers was not compared.`,
     );
+  });
+
+  test('does not count the zone of a drained node if the pod honours taints', () => {
+    const spread = (nodeTaintsPolicy: 'Honor' | 'Ignore') => ({
+      labels: { app: 'web' },
+      topologySpread: [
+        {
+          topologyKey: zoneKey,
+          maxSkew: 1,
+          nodeTaintsPolicy,
+          labelSelector: { matchLabels: { app: 'web' } },
+        },
+      ],
+    });
+    const nodes = ['a', 'b'].map((zone, index) =>
+      capacityNode(`n${index + 1}`, { cpu: 8_000, labels: { [zoneKey]: zone } }),
+    );
+    const unplaced = (policy: 'Honor' | 'Ignore') =>
+      forecastCapacity({ ...input(onFirst(3, spread(policy))), nodes }).unplaced;
+    expect(unplaced('Honor')).toEqual([]);
+    expect(unplaced('Ignore').length).toBeGreaterThan(0);
   });
 
   test('says that all fit', () => {
