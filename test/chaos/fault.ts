@@ -6,7 +6,7 @@ export type Fault = { forMs: number } & (
   | { kind: 'KillWorker' | 'HangWorker'; worker: number }
   | { kind: 'ClockJump'; worker: number; seconds: number }
   | { kind: 'Apiserver'; worker: number; network: ApiserverFault }
-  | { kind: 'Temporal'; worker: number; network: NetworkFault }
+  | { kind: 'Temporal'; worker: number; network: TemporalFault }
   /** Temporal cannot write to its files, as on a full disk. */
   | { kind: 'FullDisk' }
   /** The Secret of the webhooks gets a serving certificate that has expired. */
@@ -57,7 +57,16 @@ export const requestFaults = [
 export type RequestFault = (typeof requestFaults)[number];
 export type ApiserverFault = NetworkFault | RequestFault;
 
-export function randomFault(random: Random, workers: number): Fault {
+/** Calls of Temporal share one connection: single ones are neither lost nor repeated. */
+const temporalFaults = [
+  ...networkFaults,
+  /** Ends each answer anywhere, and its connection with it. */
+  'Truncate',
+] as const;
+export type TemporalFault = (typeof temporalFaults)[number];
+
+/** `truncatesTemporal`: false for scenarios that were recorded before Temporal had that fault. */
+export function randomFault(random: Random, workers: number, truncatesTemporal: boolean): Fault {
   const forMs = random.integer(500, 4_000);
   const worker = random.integer(0, workers - 1);
   const server = random.pick(serversWithFaults);
@@ -72,7 +81,12 @@ export function randomFault(random: Random, workers: number): Fault {
     { kind: 'Apiserver', worker, network: random.pick(networkFaults), forMs },
     { kind: 'Apiserver', worker, network: request, forMs },
     { kind: 'Apiserver', worker, network: request, forMs },
-    { kind: 'Temporal', worker, network: random.pick(networkFaults), forMs },
+    {
+      kind: 'Temporal',
+      worker,
+      network: random.pick(truncatesTemporal ? temporalFaults : networkFaults),
+      forMs,
+    },
     { kind: 'FullDisk', forMs },
     { kind: 'ExpireWebhookCertificate', forMs },
     { kind: 'Expire', forMs },

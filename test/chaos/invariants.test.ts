@@ -1,9 +1,12 @@
+import { readFileSync } from 'node:fs';
 import { describe, expect, test } from '@jest/globals';
+import { parse } from 'yaml';
 import type { DrainPlanEntry } from '../../api/nodeMaintenance.ts';
 import { daemons, labelled, pods } from '../kit/builders.ts';
 import { parseAuditLog } from './invariants/audit.ts';
 import { AuditLogBuilder } from './invariants/auditEvents.ts';
 import { checkLog } from './invariants/check.ts';
+import { workerAccount } from './invariants/cluster.ts';
 
 const story = () => new AuditLogBuilder();
 const [n1, n2] = ['n1', 'n2'];
@@ -144,7 +147,7 @@ describe('targets and cancels', () => {
     },
     {
       when: 'an eviction on another node',
-      written: drained().pod('far', { node: n2 }).evicted('far'),
+      written: drained().leased(n2).pod('far', { node: n2 }).evicted('far'),
       broken: ['targets: Pod default/far on n2 was evicted, but no maintenance drained the node'],
     },
     {
@@ -244,7 +247,201 @@ describe('locks', () => {
       written: unlocked().leased(n1, undefined, { answered: false }).asked('low'),
       broken: [],
     },
+    {
+      when: 'an eviction that nobody asked for, long after the Lease was taken',
+      written: drained().leased(n1, 'technician').passed(10).evicted('low'),
+      broken: [
+        contains(
+          'lease: Pod default/low was evicted while the maintenance Lease of n1 was held by "technician"',
+        ),
+      ],
+    },
+    {
+      when: 'an eviction of a pod that was asked to leave before the Lease was taken',
+      written: drained().asked('low').leased(n1, 'technician').passed(10).evicted('low'),
+      broken: [],
+    },
+    {
+      when: 'an eviction of a pod that was asked to leave by an EvictionRequest',
+      written: drained().askedByRequest('low').leased(n1, 'technician').passed(10).evicted('low'),
+      broken: [],
+    },
+    {
+      when: 'an eviction of a pod whose Evacuation a killed apiserver may have stored',
+      written: drained().asked('low', { answered: false }).leased(n1, 'technician').passed(10).evicted('low'),
+      broken: [],
+    },
+    {
+      when: 'an eviction long after its Evacuation was withdrawn, and the Lease had expired',
+      written: drained().asked('low').passed(61).withdrawn('low').passed(10).evicted('low'),
+      broken: [contains('lease: Pod default/low was evicted')],
+    },
+    {
+      when: 'an eviction in flight when its Evacuation is withdrawn, after the Lease has expired',
+      written: drained().asked('low').passed(61).withdrawn('low').evicted('low'),
+      broken: [],
+    },
+    {
+      when: 'an eviction that an evacuator does not let anybody cancel',
+      written: drained().asked('low').forbidden('low').leased(n1, 'technician').passed(10).evicted('low'),
+      broken: [],
+    },
+    {
+      when: 'a deletion by an evacuator, of a pod that was asked to leave before',
+      written: story()
+        .leased(n1)
+        .pod('d', { node: n1, daemon: true })
+        .maintained('m', { nodes: [n1], plan: [daemons(1000)] })
+        .asked('d')
+        .passed(61)
+        .deleted('d'),
+      broken: [],
+    },
+    {
+      when: 'a deletion by a deadline, although the pod was asked to leave before the Lease expired',
+      written: drained()
+        .maintained('m', { nodes: [n1], plan, onDeadline: 'Delete' })
+        .asked('low')
+        .passed(61)
+        .deleted('low', { gracePeriodSeconds: 30 }),
+      broken: [contains('lease: Pod default/low was deleted while the maintenance Lease of n1 was held by')],
+    },
+    {
+      when: 'a deletion by a deadline, in flight when the Lease is released',
+      written: drained()
+        .maintained('m', { nodes: [n1], plan, onDeadline: 'Delete' })
+        .leased(n1, '')
+        .deleted('low', { gracePeriodSeconds: 30 }),
+      broken: [],
+    },
+    {
+      when: 'an eviction by someone else',
+      written: unlocked().evicted('low', { user: 'admin' }),
+      broken: [],
+    },
+    { when: 'conditions with the Lease', written: drained().conditioned(n1, ['Drained']), broken: [] },
+    {
+      when: 'conditions without the Lease',
+      written: unlocked().conditioned(n1, ['MaintenanceInProgress', 'Drained']),
+      broken: ['lease: Conditions of node n1 were set while the maintenance Lease of n1 was held by nobody'],
+    },
+    {
+      when: 'conditions that an informer which lags sets when the Lease is released',
+      written: drained().leased(n1, '').conditioned(n1, ['MaintenanceInProgress']),
+      broken: [],
+    },
+    { when: 'conditions that are removed', written: unlocked().conditioned(n1, []), broken: [] },
+    {
+      when: 'the condition of readiness gates, which is about no maintenance',
+      written: unlocked().conditioned(n1, ['readiness.k8s.io/Gates']),
+      broken: [],
+    },
+    {
+      when: 'conditions of someone else',
+      written: unlocked().conditioned(n1, ['Drained'], { user: 'kubelet' }),
+      broken: [],
+    },
+    {
+      when: 'annotations against autoscalers without the Lease',
+      written: unlocked().annotated(n1, { 'karpenter.sh/do-not-disrupt': 'true' }),
+      broken: [contains('lease: Node n1 was kept from autoscalers or returned to them')],
+    },
   ])('$when', ({ written, broken }) => expect(violationsOf(written)).toEqual(broken));
+
+  test('the worker was cut off when the Lease was released', () => {
+    const written = drained()
+      .maintained('m', { nodes: [n1], plan, onDeadline: 'Delete' })
+      .leased(n1, '');
+    const fromMs = written.nowMs;
+    written.passed(10).deleted('low', { gracePeriodSeconds: 30 });
+    expect(violationsOf(written, [{ fromMs, toMs: written.nowMs - 1_000 }])).toEqual([]);
+    expect(violationsOf(written)).toEqual([contains('lease: ')]);
+  });
+});
+
+describe('drained', () => {
+  const claimed = (written: AuditLogBuilder, options = {}) => written.becameDrained('m', options);
+  const left = (pod: string) =>
+    contains(`drained: m became Drained while pods that it drains were on its nodes: default/${pod}`);
+  test.each<Row>([
+    {
+      when: 'all pods have left',
+      written: claimed(drained().podGone('low').podGone('high').passed(10)),
+      broken: [],
+    },
+    {
+      when: 'a pod is left',
+      written: claimed(drained().podGone('low').passed(10)),
+      broken: [left('high (on n1)')],
+    },
+    {
+      when: 'a pod terminates and is not gone',
+      written: claimed(drained().podGone('low').asked('high').evicted('high').passed(10)),
+      broken: [left('high')],
+    },
+    {
+      when: 'a pod appeared at that time',
+      written: claimed(drained().podGone('low').podGone('high').passed(10).pod('late', { node: n1 })),
+      broken: [],
+    },
+    {
+      when: 'a pod appeared after the nodes were verified, and before that was written',
+      written: (() => {
+        const written = drained().podGone('low').podGone('high').passed(10);
+        const sinceMs = written.nowMs;
+        return claimed(written.pod('late', { node: n1 }).passed(20), { sinceMs });
+      })(),
+      broken: [],
+    },
+    {
+      when: 'a pod lives on a node that the maintenance does not select',
+      written: claimed(drained().podGone('low').podGone('high').pod('far', { node: n2 }).passed(10)),
+      broken: [],
+    },
+    {
+      when: 'the apiserver was killed while it removed the last pod, which may be gone',
+      written: claimed(drained().podGone('low').podGone('high', { answered: false }).passed(10)),
+      broken: [],
+    },
+    {
+      when: 'the status is of an earlier generation of the spec',
+      written: claimed(
+        drained()
+          .passed(10)
+          .maintained('m', { nodes: [n1], plan, generation: 2 }),
+      ),
+      broken: [],
+    },
+    {
+      when: 'a node is selected later, and the maintenance says at once that it is still Drained',
+      written: (() => {
+        const written = drained()
+          .podGone('low')
+          .podGone('high')
+          .pod('far', { node: n2 })
+          .leased(n2)
+          .passed(10);
+        const sinceMs = written.nowMs;
+        claimed(written, { sinceMs })
+          .maintained('m', { nodes: [n1, n2], plan, generation: 2 })
+          .passed(10);
+        return claimed(written, { sinceMs, observedGeneration: 2 });
+      })(),
+      broken: [left('far (on n2)')],
+    },
+  ])('$when', ({ written, broken }) => expect(violationsOf(written)).toEqual(broken));
+});
+
+test('the audit log has what the worker writes to the status of nodes and maintenances, and of nobody else', () => {
+  const policy = readFileSync(new URL('audit-policy.yaml', import.meta.url), 'utf8');
+  const { rules } = parse(policy) as { rules: { users?: string[]; resources?: { resources: string[] }[] }[] };
+  const usersOf = (resource: string) =>
+    rules
+      .filter(({ resources = [] }) => resources.some((one) => one.resources.includes(resource)))
+      .map(({ users }) => users);
+  expect(usersOf('nodes/status')).toEqual([[workerAccount]]);
+  expect(usersOf('nodemaintenances/status')).toEqual([[workerAccount]]);
+  expect(usersOf('pods')).toEqual([undefined]);
 });
 
 describe('pods', () => {

@@ -1,15 +1,19 @@
 import { ScheduleNotFoundError, WorkflowNotFoundError } from '@temporalio/client';
 import type { KubeObject, Node } from '../../api/core.ts';
+import type { NodeMaintenance } from '../../api/nodeMaintenance.ts';
+import type { NodeReadiness } from '../../api/nodeReadiness.ts';
 import {
   AUTOSCALER_ANNOTATIONS,
   MAINTENANCE_GATE,
   NODE_DISRUPTION_BUDGET_NAME,
   NODE_LEASE_NAMESPACE,
+  READINESS_CONDITION,
   READINESS_TAINT,
 } from '../../api/names.ts';
 import { type RawPod, type Resource, resources } from '../../kube/resources.ts';
 import { remove } from '../kit/reset.ts';
 import { windowWorkflowIdOf, workflowIdOf } from '../kit/temporalNames.ts';
+import { maintenanceConditions, nodesOf, typeOf } from './invariants/cluster.ts';
 import { servesEvictionRequests, type Testbed } from './testbed.ts';
 import { webhookProblems } from './webhookCertificate.ts';
 import type { Names } from './worldObjects.ts';
@@ -17,6 +21,8 @@ import type { Names } from './worldObjects.ts';
 /** What is left of a run in Kubernetes and Temporal when all of its maintenances are gone. */
 export interface FinalWorld {
   nodes: readonly Node[];
+  /** The NodeReadinesses of these nodes, and of nodes that do not exist: a node has one as long as it exists. */
+  readinesses: readonly NodeReadiness[];
   pods: readonly RawPod[];
   /** `evacuations chaos-1/x`, `nodemaintenances chaos-1-m1`. */
   objects: readonly string[];
@@ -34,6 +40,7 @@ export interface FinalWorld {
 export function leftoversOf(world: FinalWorld): string[] {
   return [
     ...world.nodes.flatMap(nodeProblems),
+    ...world.readinesses.flatMap((readiness) => readinessProblems(readiness, world.nodes)),
     ...world.pods.flatMap(podProblems),
     ...world.objects.map((key) => `${key} exists`),
     ...[...world.leaseHolders].flatMap(([node, holder]) =>
@@ -46,10 +53,23 @@ export function leftoversOf(world: FinalWorld): string[] {
   ];
 }
 
+/** The gates of a run come from its policy, which is deleted. */
+function readinessProblems(
+  { metadata: { name }, spec }: NodeReadiness,
+  nodes: FinalWorld['nodes'],
+): string[] {
+  if (nodes.every((node) => node.metadata.name !== name))
+    return [`the NodeReadiness of ${name} exists, and the node does not`];
+  const gates = spec.readinessGates.map((gate) => gate.name);
+  return gates.length === 0
+    ? []
+    : [`${name} has readiness gates of a policy that is gone: ${gates.join(', ')}`];
+}
+
 function nodeProblems({ metadata: { name, annotations = {} }, spec, status }: Node): string[] {
   const taint = spec.taints?.find(({ key }) => key === READINESS_TAINT.key);
   const condition = status?.conditions?.find(({ type }) =>
-    /^(MaintenanceInProgress|DrainInProgress|Drained)$/.test(type),
+    [...maintenanceConditions, READINESS_CONDITION].includes(type),
   );
   const annotation = AUTOSCALER_ANNOTATIONS.find((key) => annotations[key] !== undefined);
   return [
@@ -58,6 +78,18 @@ function nodeProblems({ metadata: { name, annotations = {} }, spec, status }: No
     ...(condition === undefined ? [] : [`${name} has the condition ${condition.type}`]),
     ...(annotation === undefined ? [] : [`${name} has the annotation ${annotation}`]),
   ];
+}
+
+/** Returns the pods that a maintenance drains and that are on its nodes: its plan selects all but static ones, and those that have ended do not matter. */
+export function podsToDrain({ spec }: Pick<NodeMaintenance, 'spec'>, pods: readonly RawPod[]): RawPod[] {
+  const nodes = nodesOf(spec.nodeSelector);
+  return pods.filter(
+    (pod) =>
+      nodes.has(pod.spec.nodeName ?? '') &&
+      typeOf(pod) !== 'Static' &&
+      pod.status?.phase !== 'Succeeded' &&
+      pod.status?.phase !== 'Failed',
+  );
 }
 
 function podProblems({ metadata: { namespace, name }, spec }: RawPod): string[] {
@@ -71,8 +103,9 @@ export async function readFinalWorld(
 ): Promise<FinalWorld> {
   const { prefix } = names;
   const isOurs = (name: string) => name.startsWith(`${prefix}-`);
-  const [nodes, pods, leases, budget] = await Promise.all([
-    kube.list(resources.nodes, { labelSelector: `chaos=${prefix}` }),
+  const [allNodes, allReadinesses, pods, leases, budget] = await Promise.all([
+    kube.list(resources.nodes),
+    kube.list(resources.nodeReadinesses),
     kube.list(resources.pods, { namespace: prefix }),
     kube.list(resources.leases, { namespace: NODE_LEASE_NAMESPACE }),
     kube.get(resources.nodeDisruptionBudgets, { name: NODE_DISRUPTION_BUDGET_NAME }),
@@ -102,9 +135,14 @@ export async function readFinalWorld(
   const schedules: string[] = [];
   for await (const { scheduleId } of temporal.schedule.list())
     if (ids.some((id) => scheduleId.startsWith(id))) schedules.push(scheduleId);
+  const nodes = allNodes.items.filter(({ metadata }) => metadata.labels?.['chaos'] === prefix);
+  const others = new Set(
+    allNodes.items.filter((node) => !nodes.includes(node)).map(({ metadata }) => metadata.name),
+  );
   const reserved = (budget?.status?.reservations ?? []).map(({ node }) => node).filter(isOurs);
   return {
-    nodes: nodes.items,
+    nodes,
+    readinesses: allReadinesses.items.filter(({ metadata }) => !others.has(metadata.name)),
     pods: pods.items,
     objects,
     leaseHolders: new Map(held),
@@ -143,7 +181,13 @@ export async function removeLeftovers({ kube, temporal, evictionApi }: Testbed, 
     await remove(kube, resource, metadata);
   const policies = resources.nodeReadinessPolicies as Resource;
   await remove(kube, policies, { name: names.prefix });
-  const { openRuns, schedules } = await readFinalWorld({ kube, temporal, evictionApi }, names);
+  const { nodes, readinesses, openRuns, schedules } = await readFinalWorld(
+    { kube, temporal, evictionApi },
+    names,
+  );
+  for (const { metadata } of readinesses)
+    if (nodes.every((node) => node.metadata.name !== metadata.name))
+      await remove(kube, resources.nodeReadinesses as Resource, metadata);
   for (const id of openRuns)
     await temporal.workflow.getHandle(id).terminate('the run is over').catch(unlessGone);
   for (const id of schedules) await temporal.schedule.getHandle(id).delete().catch(unlessGone);

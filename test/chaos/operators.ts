@@ -22,6 +22,8 @@ export class Operators {
   #isDisabled = false;
   /** Faults in which a worker could not learn what users do. */
   readonly ignorance: Ignorance[] = [];
+  /** Faults that were caused: a machine cannot cause all of them. */
+  readonly caused = new Set<Fault>();
 
   constructor(testbed: Testbed, slots: readonly WorkerSlot[]) {
     this.#testbed = testbed;
@@ -33,6 +35,7 @@ export class Operators {
     const fromMs = Date.now();
     try {
       const end = await this.#begin(fault);
+      this.caused.add(fault);
       await sleep(fault.forMs);
       await end();
     } finally {

@@ -10,7 +10,7 @@ import { parseAuditLog } from './invariants/audit.ts';
 import { workerAccount } from './invariants/cluster.ts';
 import { checkLog } from './invariants/check.ts';
 import type { Violation } from './invariants/invariants.ts';
-import { leftoversOf, readFinalWorld, removeLeftovers } from './leftovers.ts';
+import { leftoversOf, podsToDrain, readFinalWorld, removeLeftovers } from './leftovers.ts';
 import { Operators } from './operators.ts';
 import { type Scenario, type Step, stepText } from './scenario.ts';
 import { Users } from './users.ts';
@@ -31,6 +31,7 @@ export interface RunResult {
   violations: Violation[];
   /** Steps that were refused, with the reason: users must expect it. */
   refused: string[];
+  /** Faults that were caused, in the order of the scenario. */
   faults: string[];
   /** Pods that the worker evicted or deleted. */
   evicted: number;
@@ -72,7 +73,9 @@ export async function runScenario(
     seed: scenario.seed,
     violations: [...checkLog(log, run.operators.ignorance), ...ends],
     refused: run.refused,
-    faults: scenario.steps.flatMap((step) => (step.kind === 'Fault' ? [faultName(step.fault)] : [])),
+    faults: scenario.steps.flatMap((step) =>
+      step.kind === 'Fault' && run.operators.caused.has(step.fault) ? [faultName(step.fault)] : [],
+    ),
     evicted: log.writes.filter(({ user, resource }) => user === workerAccount && resource === 'pods/eviction')
       .length,
     seconds: (performance.now() - startedAt) / 1_000,
@@ -188,7 +191,13 @@ class ChaosRun {
     return this.#ending('is drained', async () => {
       const found = await this.#maintenances();
       const waiting = found.filter((one) => own.some(({ metadata }) => metadata.uid === one.metadata.uid));
-      const left = waiting.filter((one) => isOpen(one) && !isTrue(one.status?.conditions, 'Drained'));
+      // Listed after the maintenances: what their conditions say must be true.
+      const pods = await retryUntilAnswered('the list of pods', () =>
+        this.#testbed.kube.list(resources.pods, { namespace: this.names.prefix }),
+      );
+      const isDrained = (one: NodeMaintenance) =>
+        isTrue(one.status?.conditions, 'Drained') && podsToDrain(one, pods.items).length === 0;
+      const left = waiting.filter((one) => isOpen(one) && !isDrained(one));
       for (const one of left) await this.#resume(one);
       return left;
     });

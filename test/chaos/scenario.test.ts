@@ -7,6 +7,7 @@ import { scenarioOf, shortened, type Step, stepText, withLastingWorkers, withSte
 
 const seeds = Array.from({ length: 500 }, (_, index) => index + 1);
 const scenarios = seeds.map((seed) => scenarioOf(seed));
+const laterScenarios = seeds.map((seed) => scenarioOf(seed + 20_000));
 
 describe('a seed', () => {
   test('gives the same world and the same schedule each time', () => {
@@ -100,6 +101,14 @@ describe('scenarios', () => {
       'Expire',
     ])
       expect(kinds).toContain(kind);
+  });
+
+  test('truncate answers of Temporal, but for those that were recorded before', () => {
+    const isTruncation = (step: Step) =>
+      step.kind === 'Fault' && faultName(step.fault) === 'Temporal Truncate';
+    const truncating = ({ steps }: (typeof scenarios)[number]) => steps.some(isTruncation);
+    expect(laterScenarios.filter(truncating).length).toBeGreaterThan(20);
+    expect(scenarios.filter(truncating)).toEqual([]);
   });
 
   test('let workers last if they are to', () => {

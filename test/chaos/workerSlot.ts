@@ -1,18 +1,14 @@
-import { existsSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { mallocEnvironment } from '../../scripts/tools.ts';
 import type { Sandbox } from '../../sandbox/sandbox.ts';
 import { startWorker, type WorkerProcess } from '../kit/worker.ts';
 import { UnreliableNetwork } from '../kube/unreliableNetwork.ts';
-import type { ApiserverFault, NetworkFault } from './fault.ts';
+import { FakeClock } from './fakeClock.ts';
+import type { ApiserverFault, TemporalFault } from './fault.ts';
 import type { EvictionApi } from './testbed.ts';
+import { TruncatingRelay } from './truncatingRelay.ts';
 import { UnreliableApiserver } from './unreliableApiserver.ts';
-
-/** Debian package libfaketime (`npm run debian-packages`): without it clocks do not jump. */
-const fakeClock = '/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1';
-
-const canJumpClocks = existsSync(fakeClock);
 
 const delayMs = 500;
 const restartMs = 200;
@@ -32,7 +28,9 @@ export class WorkerSlot {
   readonly #evictionApi: EvictionApi;
   readonly #apiserver: Awaited<ReturnType<typeof UnreliableApiserver.before>>;
   readonly #temporal: Awaited<ReturnType<typeof UnreliableNetwork.beforePort>>;
-  readonly #clock: string | undefined;
+  /** Between the worker and the network to Temporal. */
+  readonly #relay: Awaited<ReturnType<typeof TruncatingRelay.beforePort>>;
+  readonly #clock: FakeClock;
   readonly #nodeOptions: string;
   #worker: WorkerProcess | undefined;
   #isAlive = false;
@@ -42,17 +40,17 @@ export class WorkerSlot {
     this.#evictionApi = evictionApi;
     this.#apiserver = parts.apiserver;
     this.#temporal = parts.temporal;
+    this.#relay = parts.relay;
     this.#clock = parts.clock;
     this.#nodeOptions = parts.nodeOptions;
   }
 
   static async create(sandbox: Sandbox, evictionApi: EvictionApi, nodeOptions = ''): Promise<WorkerSlot> {
     const apiserver = await UnreliableApiserver.before(sandbox.workerKubeconfig);
-    const temporal = await UnreliableNetwork.beforePort(Number(sandbox.temporalAddress.split(':')[1]));
-    const clock = canJumpClocks ? join(sandbox.dir, `clock-${crypto.randomUUID()}`) : undefined;
-    const slot = new WorkerSlot(sandbox, evictionApi, { apiserver, temporal, clock, nodeOptions });
-    slot.setClock(0);
-    return slot;
+    const temporal = await UnreliableNetwork.beforePort(portOf(sandbox.temporalAddress));
+    const relay = await TruncatingRelay.beforePort(portOf(temporal.address));
+    const clock = new FakeClock(join(sandbox.dir, `clock-${crypto.randomUUID()}`));
+    return new WorkerSlot(sandbox, evictionApi, { apiserver, temporal, relay, clock, nodeOptions });
   }
 
   /** The process of the worker that was started last. */
@@ -72,16 +70,17 @@ export class WorkerSlot {
 
   #launch(): WorkerProcess {
     const sandbox = this.#sandbox;
+    const temporalAddress = this.#relay.address;
     const worker = startWorker(
-      { ...sandbox, workerKubeconfig: this.#apiserver.kubeconfig, temporalAddress: this.#temporal.address },
+      { ...sandbox, workerKubeconfig: this.#apiserver.kubeconfig, temporalAddress },
       {
         env: {
           ...mallocEnvironment(),
           NODE_OPTIONS: this.#nodeOptions,
           ...settings,
           ...apiSettings[this.#evictionApi],
-          TEMPORAL_ADDRESS: this.#temporal.address,
-          ...this.#clockVariables(),
+          TEMPORAL_ADDRESS: temporalAddress,
+          ...this.#clock.variables,
         },
       },
     );
@@ -92,21 +91,9 @@ export class WorkerSlot {
     return worker;
   }
 
-  #clockVariables(): Record<string, string> {
-    if (this.#clock === undefined) return {};
-    return {
-      LD_PRELOAD: fakeClock,
-      FAKETIME_TIMESTAMP_FILE: this.#clock,
-      FAKETIME_CACHE_DURATION: '1',
-      // Timers keep running: only the time of day is wrong.
-      FAKETIME_DONT_FAKE_MONOTONIC: '1',
-    };
-  }
-
-  /** Sets the time of day of the process, in seconds from the right one. */
+  /** Sets the time of day of the process, in seconds from the right one. Throws on machines where it cannot be wrong. */
   setClock(seconds: number): void {
-    if (this.#clock !== undefined)
-      writeFileSync(this.#clock, `${seconds < 0 ? '-' : '+'}${Math.abs(seconds)}\n`);
+    this.#clock.set(seconds);
   }
 
   /** Returns when the worker is ready. Starts it if it does not run, and again if it gives up, as a kubelet does. */
@@ -152,9 +139,9 @@ export class WorkerSlot {
     this.#apiserver.apiserver.begin(fault);
   }
 
-  beginTemporalFault(fault: NetworkFault): void {
+  beginTemporalFault(fault: TemporalFault): void {
     const { network } = this.#temporal;
-    const faults: Record<NetworkFault, () => void> = {
+    const faults: Record<TemporalFault, () => void> = {
       Refuse: () => network.down(),
       Swallow: () => {
         network.swallow();
@@ -163,12 +150,14 @@ export class WorkerSlot {
       Cut: () => network.cut(),
       Delay: () => network.late(delayMs),
       Freeze: () => network.freeze(),
+      Truncate: () => this.#relay.relay.begin(),
     };
     faults[fault]();
   }
 
   endNetworkFaults(): void {
     this.#apiserver.apiserver.end();
+    this.#relay.relay.end();
     const { network } = this.#temporal;
     network.up();
     network.late(0);
@@ -190,6 +179,7 @@ export class WorkerSlot {
   async close(): Promise<void> {
     await this.stop();
     await this.#apiserver.close();
+    await this.#relay.close();
     await this.#temporal.close();
   }
 }
@@ -197,8 +187,13 @@ export class WorkerSlot {
 interface Parts {
   apiserver: Awaited<ReturnType<typeof UnreliableApiserver.before>>;
   temporal: Awaited<ReturnType<typeof UnreliableNetwork.beforePort>>;
-  clock: string | undefined;
+  relay: Awaited<ReturnType<typeof TruncatingRelay.beforePort>>;
+  clock: FakeClock;
   nodeOptions: string;
+}
+
+function portOf(address: string): number {
+  return Number(address.split(':')[1]);
 }
 
 /** Ends a process as a rollout does; after its grace period, by force. */

@@ -11,6 +11,7 @@ export class AuditLogBuilder {
   #revision = 100;
   #serial = 0;
   #nowMs = Date.parse('2026-01-01T00:00:00Z');
+  readonly #maintenances = new Map<string, KubeObject>();
 
   log(): AuditLog {
     return auditLogOf(this.#events);
@@ -33,9 +34,10 @@ export class AuditLogBuilder {
       plan?: DrainPlanEntry[];
       onDeadline?: 'Delete';
       deleted?: boolean;
+      generation?: number;
     },
   ): this {
-    const { nodes, stage = 'Drain', plan = [], onDeadline, deleted = false } = differs;
+    const { nodes, stage = 'Drain', plan = [], onDeadline, deleted = false, generation = 1 } = differs;
     const finalizers = stage === 'Idle' ? [] : ['nodemaintenance.k8s.io/maintenance-completion'];
     const last = { podType: 'Default' as const, podPriority: 2_147_483_647 };
     const daemons = { ...last, podType: 'DaemonSet' as const };
@@ -45,8 +47,24 @@ export class AuditLogBuilder {
       drainPlan: [...plan, last, daemons],
       ...(onDeadline && { drainDeadline: { onDeadline } }),
     };
-    const metadata = { name, uid: name, finalizers, ...(deleted && { deletionTimestamp: 'now' }) };
-    return this.#written('patch', 'nodemaintenances', { metadata, spec } as KubeObject);
+    const metadata = {
+      name,
+      uid: name,
+      generation,
+      finalizers,
+      ...(deleted && { deletionTimestamp: 'now' }),
+    };
+    const object = { metadata, spec } as KubeObject;
+    this.#maintenances.set(name, object);
+    return this.#written('patch', 'nodemaintenances', object);
+  }
+
+  /** The worker writes that a maintenance is Drained since `sinceMs`; `answered: false`: the apiserver is killed before it answers. */
+  becameDrained(name: string, { sinceMs = this.#nowMs, observedGeneration = 1, answered = true } = {}): this {
+    const lastTransitionTime = new Date(sinceMs).toISOString();
+    const conditions = [{ type: 'Drained', status: 'True', lastTransitionTime, observedGeneration }];
+    const object = { ...this.#maintenances.get(name), status: { conditions } } as object as KubeObject;
+    return this.#written('patch', 'nodemaintenances/status', object, { user: workerAccount, answered });
   }
 
   /** Gives a pod to a node, or changes it. */
@@ -100,10 +118,10 @@ export class AuditLogBuilder {
     });
   }
 
-  asked(pod: string, { name = pod, user = workerAccount } = {}): this {
+  asked(pod: string, { name = pod, user = workerAccount, answered = true } = {}): this {
     const metadata = { name, namespace: 'default', uid: `evacuation-${name}`, finalizers: ['instigator'] };
     const object = { metadata, spec: { podRef: { name: pod, uid: pod } } };
-    return this.#written('create', 'evacuations', object as KubeObject, { user });
+    return this.#written('create', 'evacuations', object as KubeObject, { user, answered });
   }
 
   /** As `asked`, by an EvictionRequest. */
@@ -173,6 +191,19 @@ export class AuditLogBuilder {
       user,
       request: { spec: { unschedulable } },
     });
+  }
+
+  /** Applies the conditions of a node by which the worker says what it does there, or others. */
+  conditioned(node: string, types: readonly string[], { user = workerAccount } = {}): this {
+    const status = { conditions: types.map((type) => ({ type, status: 'True' })) };
+    const object = { metadata: { name: node, uid: node } } as KubeObject;
+    return this.#written('patch', 'nodes/status', object, { user, request: { status } });
+  }
+
+  annotated(node: string, annotations: Record<string, string | null>): this {
+    const object = { metadata: { name: node, uid: node } } as KubeObject;
+    const request = { metadata: { annotations } };
+    return this.#written('patch', 'nodes', object, { user: workerAccount, request });
   }
 
   #written(

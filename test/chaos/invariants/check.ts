@@ -1,4 +1,5 @@
 import type { AuditEvent, AuditLog } from './audit.ts';
+import { drainedTooEarly } from './drained.ts';
 import { type Ignorance, outsideOfDrains } from './drains.ts';
 import { withoutLease } from './leases.ts';
 import { askedTwice, deletedAroundBudgets } from './pods.ts';
@@ -10,7 +11,8 @@ export function checkLog(log: AuditLog, ignorance: readonly Ignorance[]): Violat
   return [
     ...tiersOutOfOrder(log),
     ...outsideOfDrains(log, ignorance),
-    ...withoutLease(log),
+    ...withoutLease(log, ignorance),
+    ...drainedTooEarly(log, ignorance),
     ...askedTwice(log),
     ...deletedAroundBudgets(log, ignorance),
   ];

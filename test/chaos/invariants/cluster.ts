@@ -14,10 +14,19 @@ import type { AuditEvent, AuditLog, Write } from './audit.ts';
 export const workerAccount = workerUser(SYSTEM_NAMESPACE);
 const holder = leaseHolderOf(SYSTEM_NAMESPACE);
 
+/** The conditions of nodes that say what a maintenance does there. */
+export const maintenanceConditions: readonly string[] = [
+  'MaintenanceInProgress',
+  'DrainInProgress',
+  'Drained',
+];
+
 export interface PodState {
   uid: string;
   key: string;
   node: string | undefined;
+  /** When it was first seen on its node, or later; undefined without a node. */
+  onNodeSinceMs: number | undefined;
   priority: number;
   labels: Readonly<Record<string, string>>;
   annotations: Readonly<Record<string, string>>;
@@ -43,6 +52,8 @@ export interface MaintenanceState {
 export interface LeaseState {
   holder: string;
   untilMs: number;
+  /** Until when it was ours for the last time; -Infinity if it never was. */
+  heldUntilMs: number;
   last: AuditEvent;
 }
 
@@ -54,6 +65,8 @@ export interface RequestState {
   isGone: boolean;
   /** Its evacuator does not let it be cancelled. */
   isForbidden: boolean;
+  /** When it stopped asking the pod to leave; Infinity while it asks. */
+  endedMs: number;
   last: AuditEvent;
 }
 
@@ -93,7 +106,18 @@ export class ClusterState {
     return lease !== undefined && lease.holder === holder && atMs <= lease.untilMs;
   }
 
-  #applyPod({ object, name, namespace, verb, event }: Write): void {
+  /** Returns until when the Lease of the node was ours; -Infinity if it never was. */
+  heldUntilMs(node: string): number {
+    return this.leases.get(node)?.heldUntilMs ?? -Infinity;
+  }
+
+  /** Returns until when the pod was asked to leave; Infinity while it is, -Infinity if it never was. */
+  askedUntilMs(podUid: string): number {
+    const requests = [...this.requests.values()].filter((one) => one.podUid === podUid);
+    return Math.max(-Infinity, ...requests.map(({ endedMs }) => endedMs));
+  }
+
+  #applyPod({ object, name, namespace, verb, answeredMs, event }: Write): void {
     const key = `${namespace}/${name}`;
     const previous = [...this.pods.values()].findLast((pod) => pod.key === key);
     if (object === undefined) {
@@ -106,7 +130,7 @@ export class ClusterState {
     this.pods.set(uid, {
       uid,
       key,
-      node: spec.nodeName ?? before?.node,
+      ...placeOf(spec, before, answeredMs),
       priority: spec.priority ?? 0,
       labels: object.metadata.labels ?? {},
       annotations: object.metadata.annotations ?? {},
@@ -139,32 +163,47 @@ export class ClusterState {
     });
   }
 
-  #applyRequest(api: RequestApi, { object, namespace, name, verb, event }: Write): void {
+  #applyRequest(api: RequestApi, write: Write): void {
+    const { object, namespace, name, verb, answeredMs, event } = write;
     if (object === undefined) {
       const gone = this.requests.get(`${api}/${namespace}/${name}`);
-      if (verb === 'delete' && gone !== undefined) gone.isGone = true;
+      if (verb === 'delete' && gone !== undefined)
+        Object.assign(gone, { isGone: true, endedMs: Math.min(gone.endedMs, answeredMs) });
       return;
     }
     const { metadata } = object;
     const isDeleted = metadata.deletionTimestamp !== undefined || verb === 'delete';
     const hasFinalizers = (metadata.finalizers ?? []).length > 0;
     const { intent } = (object as EvictionRequest).spec;
-    this.requests.set(`${api}/${namespace}/${metadata.name}`, {
-      api,
-      podUid: targetOf(object).uid,
-      isWithdrawn: isDeleted || (api === 'evictionrequests' && intent !== 'Eviction'),
-      isGone: isDeleted && !hasFinalizers,
-      isForbidden: (object as Evacuation).status?.evacuationCancellationPolicy === 'Forbid',
-      last: event,
-    });
+    const key = `${api}/${namespace}/${metadata.name}`;
+    const podUid = targetOf(object).uid;
+    const isWithdrawn = isDeleted || (api === 'evictionrequests' && intent !== 'Eviction');
+    const isGone = isDeleted && !hasFinalizers;
+    const isForbidden = (object as Evacuation).status?.evacuationCancellationPolicy === 'Forbid';
+    const asks = !isGone && (!isWithdrawn || isForbidden);
+    const before = this.requests.get(key)?.endedMs ?? Infinity;
+    const endedMs = asks ? Infinity : Math.min(before, answeredMs);
+    this.requests.set(key, { api, podUid, isWithdrawn, isGone, isForbidden, endedMs, last: event });
   }
 
-  #applyLease({ object, name, event }: Write): void {
+  #applyLease({ object, name, answeredMs, event }: Write): void {
     const spec: Partial<Lease['spec']> = (object as Lease | undefined)?.spec ?? {};
     const renewedMs = Date.parse(spec.renewTime ?? '');
     const untilMs = Number.isNaN(renewedMs) ? 0 : renewedMs + (spec.leaseDurationSeconds ?? 0) * 1_000;
-    this.leases.set(name, { holder: spec.holderIdentity ?? '', untilMs, last: event });
+    const { holderIdentity = '' } = spec;
+    const heldUntilMs = holderIdentity === holder ? untilMs : Math.min(this.heldUntilMs(name), answeredMs);
+    this.leases.set(name, { holder: holderIdentity, untilMs, heldUntilMs, last: event });
   }
+}
+
+/** Returns the node of a pod, and since when it has it. */
+function placeOf(
+  { nodeName }: NonNullable<RawPod['spec']>,
+  before: PodState | undefined,
+  nowMs: number,
+): Pick<PodState, 'node' | 'onNodeSinceMs'> {
+  if (before?.node !== undefined) return { node: before.node, onNodeSinceMs: before.onNodeSinceMs };
+  return { node: nodeName, onNodeSinceMs: nodeName === undefined ? undefined : nowMs };
 }
 
 interface RawPod extends KubeObject {
@@ -196,14 +235,14 @@ export function podsIn(log: AuditLog): ReadonlyMap<string, PodState> {
 }
 
 /** "Default selects all pods except DaemonSet and Static pods" (KEP-4212 > NodeMaintenance API). */
-function typeOf({ metadata: { annotations = {}, ownerReferences = [] } }: KubeObject): PodType {
+export function typeOf({ metadata: { annotations = {}, ownerReferences = [] } }: KubeObject): PodType {
   if (annotations['kubernetes.io/config.mirror'] !== undefined) return 'Static';
   const isDaemon = ({ controller, kind }: OwnerReference) => controller === true && kind === 'DaemonSet';
   return ownerReferences.some(isDaemon) ? 'DaemonSet' : 'Default';
 }
 
 /** Maintenances of a chaos run select their nodes by name. */
-function nodesOf({ nodeSelectorTerms }: NodeSelector): ReadonlySet<string> {
+export function nodesOf({ nodeSelectorTerms }: NodeSelector): ReadonlySet<string> {
   const fields = nodeSelectorTerms.flatMap(({ matchFields = [] }) => matchFields);
   const named = fields.filter(({ key, operator }) => key === 'metadata.name' && operator === 'In');
   return new Set(named.flatMap(({ values = [] }) => values));
@@ -214,7 +253,7 @@ export const isOfWorker = ({ user }: { user: string }) => user === workerAccount
 /** What a pod is asked to leave by. */
 type RequestApi = 'evacuations' | 'evictionrequests';
 
-function isRequestApi(resource: string | undefined): resource is RequestApi {
+export function isRequestApi(resource: string | undefined): resource is RequestApi {
   return resource === 'evacuations' || resource === 'evictionrequests';
 }
 

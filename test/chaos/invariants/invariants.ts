@@ -4,7 +4,9 @@ import type { AuditEvent } from './audit.ts';
 export const invariants = {
   tiers: 'the pods of a node leave tier by tier, for each maintenance that drains it',
   targets: 'no pod is asked to leave, evicted or deleted but on a node that a maintenance drains',
-  lease: 'no node is cordoned or uncordoned, and no pod asked to leave, unless its maintenance Lease is ours',
+  lease:
+    'no node is cordoned, uncordoned or given conditions, and no pod on it asked to leave or removed without being asked, unless its maintenance Lease is ours',
+  drained: 'a maintenance becomes Drained only when the pods that its plan selects have left its nodes',
   once: 'no pod is evicted twice, or has two Evacuations, or two EvictionRequests, at a time',
   cancel: 'nothing is evicted after a cancel was answered, but for requests that were in flight',
   budgets: 'no pod is deleted around its PodDisruptionBudget, or without its grace period',

@@ -1,23 +1,47 @@
-import { NODE_LEASE_NAMESPACE } from '../../../api/names.ts';
+import { AUTOSCALER_ANNOTATIONS, NODE_LEASE_NAMESPACE } from '../../../api/names.ts';
 import type { AuditLog, Write } from './audit.ts';
-import { isOfWorker, podsIn, replay, requestedPodOf } from './cluster.ts';
+import {
+  type ClusterState,
+  isOfWorker,
+  isRequestApi,
+  maintenanceConditions,
+  type PodState,
+  podsIn,
+  removedPodOf,
+  replay,
+  requestedPodOf,
+} from './cluster.ts';
+import { type Ignorance, isInFlight } from './drains.ts';
 import type { Violation } from './invariants.ts';
 
-/** No node is cordoned or uncordoned, and no pod on it asked to leave, while its maintenance Lease is not ours. */
-export function withoutLease(log: AuditLog): Violation[] {
+/** An act of the worker on a node. */
+interface Action {
+  what: string;
+  node: string;
+  allows: Allowance;
+}
+
+/** Whether the act may follow the loss of the Lease. */
+type Allowance =
+  /** It may not: the worker looks at the Lease before each such request. */
+  | { kind: 'Nothing' }
+  /** The worker looks before several such requests, or at an informer: they may be in flight when the Lease is lost. */
+  | { kind: 'InFlight' }
+  /** "Running Evacuations continue" (docs/concepts/node-leases.md): a pod that was asked to leave before is removed. */
+  | { kind: 'Asked'; podUid: string };
+
+/**
+ * While the maintenance Lease of a node is not ours, it is neither cordoned nor uncordoned, kept from autoscalers or given conditions, and no pod on it is
+ * asked to leave. A pod is evicted or deleted then only if it was asked before, and never by a deadline.
+ */
+export function withoutLease(log: AuditLog, ignorance: readonly Ignorance[]): Violation[] {
   const pods = podsIn(log);
   const violations: Violation[] = [];
-  // A killed apiserver may have stored these without an answer.
-  const unknown = log.unknown.filter(
-    ({ resource, namespace }) => resource === 'leases' && namespace === NODE_LEASE_NAMESPACE,
-  );
   replay(log, (write, state) => {
-    const action = actionOf(write, (uid) => pods.get(uid)?.node);
+    const action = actionOf(write, pods);
     if (action === undefined || state.isHeld(action.node, write.receivedMs)) return;
-    const mayBeHeld = unknown.some(
-      (lease) => isOfWorker(lease) && lease.name === action.node && lease.receivedMs <= write.answeredMs,
-    );
-    if (mayBeHeld) return;
+    if (isInFlight(allowedUntilMs(action, state), write.receivedMs, ignorance)) return;
+    if (mayBeAllowed(action, write, log)) return;
     const lease = state.leases.get(action.node);
     const holder = lease === undefined || lease.holder === '' ? 'nobody' : `"${lease.holder}"`;
     const until =
@@ -31,17 +55,76 @@ export function withoutLease(log: AuditLog): Violation[] {
   return violations;
 }
 
-function actionOf(
-  write: Write,
-  nodeOf: (podUid: string) => string | undefined,
-): { what: string; node: string } | undefined {
+function actionOf(write: Write, pods: ReadonlyMap<string, PodState>): Action | undefined {
   const asked = requestedPodOf(write);
   if (asked !== undefined) {
-    const node = nodeOf(asked.uid);
-    return node === undefined ? undefined : { what: `Pod ${asked.name} was asked to leave`, node };
+    const node = pods.get(asked.uid)?.node;
+    const what = `Pod ${asked.name} was asked to leave`;
+    return node === undefined ? undefined : { what, node, allows: { kind: 'Nothing' } };
   }
-  if (!isOfWorker(write) || write.resource !== 'nodes' || write.verb === 'delete') return undefined;
+  const removed = removedPodOf(write);
+  if (removed !== undefined) return removalOf(write, removed, pods.get(removed));
+  return isOfWorker(write) ? nodeChangeOf(write) : undefined;
+}
+
+function removalOf(write: Write, podUid: string, pod: PodState | undefined): Action | undefined {
+  if (pod?.node === undefined) return undefined;
+  const what = `Pod ${pod.key} was ${write.resource === 'pods/eviction' ? 'evicted' : 'deleted'}`;
+  const allows: Allowance = isByDeadline(write) ? { kind: 'InFlight' } : { kind: 'Asked', podUid };
+  return { what, node: pod.node, allows };
+}
+
+/** Only deadlines give a grace period of their own: evacuators leave the pod its own. */
+function isByDeadline({ resource, request }: Write): boolean {
+  const { gracePeriodSeconds } = (request ?? {}) as { gracePeriodSeconds?: number };
+  return resource === 'pods' && gracePeriodSeconds !== undefined;
+}
+
+function nodeChangeOf({ resource, verb, name: node, request }: Write): Action | undefined {
+  if (resource === 'nodes/status') {
+    const { status } = (request ?? {}) as { status?: { conditions?: { type: string }[] } };
+    // Conditions are removed from any node, by an empty list.
+    const isSet = status?.conditions?.some(({ type }) => maintenanceConditions.includes(type)) === true;
+    const what = `Conditions of node ${node} were set`;
+    return isSet ? { what, node, allows: { kind: 'InFlight' } } : undefined;
+  }
+  if (resource !== 'nodes' || verb === 'delete') return undefined;
+  const text = JSON.stringify(request ?? {});
   // As a merge patch and as a JSON patch.
-  const changes = /"unschedulable"|"\/spec\/unschedulable"/.test(JSON.stringify(write.request ?? {}));
-  return changes ? { what: `Node ${write.name} was cordoned or uncordoned`, node: write.name } : undefined;
+  if (/"unschedulable"|"\/spec\/unschedulable"/.test(text))
+    return { what: `Node ${node} was cordoned or uncordoned`, node, allows: { kind: 'Nothing' } };
+  if (AUTOSCALER_ANNOTATIONS.some((key) => text.includes(`"${key}"`)))
+    return {
+      what: `Node ${node} was kept from autoscalers or returned to them`,
+      node,
+      allows: { kind: 'Nothing' },
+    };
+  return undefined;
+}
+
+/** Returns until when the action may have been decided. */
+function allowedUntilMs({ node, allows }: Action, state: ClusterState): number {
+  switch (allows.kind) {
+    case 'Nothing':
+      return -Infinity;
+    case 'InFlight':
+      return state.heldUntilMs(node);
+    case 'Asked':
+      return Math.max(state.heldUntilMs(node), state.askedUntilMs(allows.podUid));
+  }
+}
+
+/** Reports whether a killed apiserver may have stored, without an answer, the Lease or the request that allows the action. */
+function mayBeAllowed({ node, allows }: Action, write: Write, { unknown }: AuditLog): boolean {
+  return unknown
+    .filter((one) => isOfWorker(one) && one.receivedMs <= write.answeredMs)
+    .some(({ resource, namespace, name, verb }) => {
+      if (resource === 'leases') return namespace === NODE_LEASE_NAMESPACE && name === node;
+      return (
+        allows.kind === 'Asked' &&
+        isRequestApi(resource) &&
+        verb === 'create' &&
+        namespace === write.namespace
+      );
+    });
 }

@@ -138,7 +138,7 @@ function hasSelector({ plan }: MaintenanceState): boolean {
 }
 
 /** Returns the index of the first entry of a plan that selects the pod: "Pods with a priority less or equal to this value are selected". */
-function tierOf(
+export function tierOf(
   plan: readonly DrainPlanEntry[],
   pod: Pick<PodState, 'type' | 'priority' | 'labels'>,
 ): number {
