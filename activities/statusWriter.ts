@@ -1,11 +1,11 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { isDeepStrictEqual } from 'node:util';
-import { FIELD_MANAGER } from '../api/names.ts';
 import type { NodeMaintenance, NodeMaintenanceStatus } from '../api/nodeMaintenance.ts';
 import { emptyStatus } from '../domain/maintenance/status.ts';
 import { type BackOff, backOffMs } from '../kube/backOff.ts';
 import type { Kube } from '../kube/client.ts';
 import { isKubeError } from '../kube/errors.ts';
+import { writeMaintenanceStatus } from '../kube/maintenanceStatus.ts';
 import { resources, versionOf } from '../kube/resources.ts';
 
 export type StatusChange = (status: NodeMaintenanceStatus) => NodeMaintenanceStatus;
@@ -140,13 +140,8 @@ export class StatusWriter {
   }
 
   async #patch(status: NodeMaintenanceStatus): Promise<void> {
-    const { name, resourceVersion } = this.#latest.metadata;
-    this.#latest = await this.#kube.mergePatch(
-      resources.nodeMaintenances,
-      { name },
-      { metadata: { uid: this.#uid, resourceVersion }, status },
-      { subresource: 'status', fieldManager: FIELD_MANAGER },
-    );
+    const version = { ...this.#latest.metadata, uid: this.#uid };
+    this.#latest = await writeMaintenanceStatus(this.#kube, version, status);
   }
 
   /** Reads the object again. Resolves with false if it is gone, or another object has its name. */

@@ -2,7 +2,7 @@ import type { Kube } from '../kube/client.ts';
 import type { EventRecorder } from '../kube/events.ts';
 import type { Log } from '../kube/log.ts';
 
-/** What each part of the node agent needs. */
+/** Dependencies of each part of the node agent. */
 export interface AgentDeps {
   readonly kube: Kube;
   /** Name of the Node of this host. */

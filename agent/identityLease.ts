@@ -18,7 +18,7 @@ import type { StaticPodState } from './staticPods/staticPods.ts';
 
 const leaseDurationSeconds = 60;
 const renewEveryMs = 15_000;
-/** Before the first renewal, and after one that failed. */
+/** Delay before another attempt, until the first renewal and after one that failed. */
 const retryMs = 3_000;
 
 /** Another agent has taken over this node. */
@@ -26,7 +26,7 @@ class TakenOverError extends Error {
   override readonly name = 'TakenOverError';
 }
 
-/** What the Lease says of the agent. */
+/** Abilities of the agent, as its Lease publishes them. */
 export interface Abilities {
   readonly staticPods: StaticPodState;
   /** It has a reboot command. */
@@ -86,7 +86,7 @@ async function untilAborted(...signals: AbortSignal[]): Promise<void> {
 interface Attempt {
   readonly holder: string;
   readonly report: Report;
-  /** As this process wrote it last; undefined: it is read first. */
+  /** The Lease as this process wrote it last; undefined: it is read first. */
   readonly lease: Lease | undefined;
   readonly isPublished: boolean;
   readonly signal: AbortSignal;
@@ -137,14 +137,14 @@ function says(annotations: Lease['metadata']['annotations'], report: Report): bo
   return Object.entries(report).every(([key, value]) => annotations?.[key] === value);
 }
 
-/** In a patch, null removes an annotation. */
+/** Returns the annotations of a patch, in which null removes one. */
 function patchOf(report: Report): Record<string, string> {
   return Object.fromEntries(
     Object.entries(report).map(([key, value]) => [key, value ?? (null as unknown as string)]),
   );
 }
 
-/** For an object that is created. */
+/** Returns the annotations of a Lease that is created. */
 function annotationsOf(report: Report): Record<string, string> {
   return Object.fromEntries(
     Object.entries(report).flatMap(([key, value]) => (value === undefined ? [] : [[key, value]])),

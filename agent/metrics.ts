@@ -1,4 +1,4 @@
-/** What the metrics of the agent show. */
+/** The state of the agent that its metrics show. */
 export interface AgentState {
   /** Manifests that are held, and that are to be put back. */
   readonly held: number;

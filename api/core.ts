@@ -109,13 +109,13 @@ export interface TopologySpreadConstraint {
 /** Quantities by resource, as Kubernetes writes them: `{ cpu: '500m', memory: '1Gi' }`. */
 export type ResourceQuantities = Record<string, string>;
 
-/** What the scheduler requires of a node for a pod. Pods of one workload share one object. */
+/** Requirements of a pod that a node must meet for the scheduler. Pods of one workload share one object. */
 export interface PodScheduling {
   /** Absent for the default scheduler. */
   schedulerName?: string;
   /** The requests of each container; absent entries are empty. */
   containers?: ResourceQuantities[];
-  /** In order. A sidecar runs beside the containers. */
+  /** Init containers in order. A sidecar runs beside the containers. */
   initContainers?: { requests: ResourceQuantities; isSidecar: boolean }[];
   /** The requests of the whole pod, which replace those of its containers. */
   podRequests?: ResourceQuantities;
@@ -144,7 +144,7 @@ export interface Node extends KubeObject {
     conditions?: Condition[];
     /** The boot ID is empty or absent until the kubelet has reported it. */
     nodeInfo?: { bootID?: string };
-    /** What pods can use of each resource, as Kubernetes writes quantities. */
+    /** Amount of each resource that pods can use, as Kubernetes writes quantities. */
     allocatable?: ResourceQuantities;
   };
 }
@@ -157,7 +157,7 @@ export interface Pod extends KubeObject {
     terminationGracePeriodSeconds?: number;
     /** Names of the gates. */
     schedulingGates?: string[];
-    /** For a pod with scheduling gates: the node that its DaemonSet created it for. */
+    /** Node for which its DaemonSet created a pod with scheduling gates. */
     madeForNode?: string;
     /** Only tolerations of the readiness taint. */
     tolerations?: Toleration[];
@@ -165,7 +165,7 @@ export interface Pod extends KubeObject {
     serviceAccountName?: string;
     /** Absent where nothing asks whether pods fit on other nodes. */
     scheduling?: PodScheduling;
-    /** Who responds to Evictions of the pod (KEP-4563). Absent if it has none. */
+    /** Responders to Evictions of the pod (KEP-4563). Absent if it has none. */
     evictionResponders?: { name: string; priority: number }[];
     /** The pod is part of a group, which Evictions do not support. */
     hasSchedulingGroup?: true;

@@ -232,7 +232,7 @@ export const REQUESTER_ANNOTATION = 'nodemaintenance.k8s.io/requester';
 
 /**
  * Annotation of a NodeMaintenance: when it was completed. Backups keep it and often not the status, without which a completed maintenance could
- * not be told from one that is to uncordon its nodes.
+ * not be distinguished from one that is to uncordon its nodes.
  */
 export const COMPLETED_ANNOTATION = 'nodemaintenance.k8s.io/completed';
 

@@ -5,7 +5,7 @@ import { Informer } from '../kube/informer.ts';
 import { type RawPod, resources } from '../kube/resources.ts';
 import { trimPod } from '../kube/transform.ts';
 import type { Attempt, Target, TargetMetrics } from './target.ts';
-import { namespace } from './workload.ts';
+import { namespace } from './testbed.ts';
 
 /**
  * Starts the next eviction when the current one has no answer by then: it met another write to the budget's status, and

@@ -2,7 +2,7 @@ import type { IdleMeasurement } from './idle.ts';
 import type { BlockedMeasurement, BudgetMeasurement, DrainMeasurement } from './measure.ts';
 import { programCpuMsPerPod } from './programCpu.ts';
 import type { TakeOverMeasurement } from './takeOver.ts';
-import { isOurs } from './target.ts';
+import { isOurs } from './targetNames.ts';
 
 /** A figure of a run. Its title names it in printed tables, in recorded files and in docs/performance.md. */
 export interface Column<T> {

@@ -12,7 +12,7 @@ import type { HeldMeasurement } from './held.ts';
 import type { ReadinessMeasurement } from './readiness.ts';
 import type { BenchmarkResult } from './report.ts';
 import { percentile, type Spread, spreadOf } from './statistics.ts';
-import { targetNames } from './target.ts';
+import { targetNames } from './targetNames.ts';
 import { answersOf, type Slice, type TrafficMeasurement, trafficKinds } from './traffic.ts';
 
 /** The medians and ranges of a program, of a size of the cluster or of a kind of successor. */

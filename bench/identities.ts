@@ -7,7 +7,7 @@ import { type Resource, resources } from '../kube/resources.ts';
 import { type ApiServer, ask } from '../sandbox/apiserver.ts';
 import { workerIdentity } from '../sandbox/kubernetes.ts';
 import type { Sandbox } from '../sandbox/sandbox.ts';
-import { isOurs, type TargetName, targetNames } from './target.ts';
+import { isOurs, type TargetName, targetNames } from './targetNames.ts';
 
 /** The namespace of the peers' ServiceAccounts. */
 const namespace = 'bench-identities';

@@ -4,7 +4,8 @@ import { join } from 'node:path';
 import { text } from 'node:stream/consumers';
 import { killChild } from './childProcess.ts';
 import { readMemoryMb } from './memory.ts';
-import type { Attempt, DrainRequest, Target, TargetMetrics, TargetName } from './target.ts';
+import type { Attempt, DrainRequest, Target, TargetMetrics } from './target.ts';
+import type { TargetName } from './targetNames.ts';
 import type { Testbed } from './testbed.ts';
 
 /** `kubectl drain NODE...` with its defaults, in the sandbox's version: one process for each maintenance. */

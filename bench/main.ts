@@ -11,7 +11,7 @@ import type { RecordingName } from './recordings.ts';
 import type { ResultsFile, Source } from './results.ts';
 import { runBenchmark } from './run.ts';
 import { operators } from './peers/operators.ts';
-import { isOperator, type OperatorName } from './target.ts';
+import { isOperator, type OperatorName } from './targetNames.ts';
 import { withTestbed } from './testbed.ts';
 
 /** npm run bench: measures the project against its thresholds. Results on standard output, progress on standard error. */

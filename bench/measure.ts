@@ -8,9 +8,10 @@ import { watchDisruptionLatency } from './disruptionLatency.ts';
 import { userOf } from './identities.ts';
 import type { Requests } from './requests.ts';
 import { percentile } from './statistics.ts';
-import type { Attempt, DrainRequest, Target, TargetMetrics, TargetName } from './target.ts';
-import type { Testbed } from './testbed.ts';
-import { namespace, placeWorkload, podLabel } from './workload.ts';
+import type { Attempt, DrainRequest, Target, TargetMetrics } from './target.ts';
+import type { TargetName } from './targetNames.ts';
+import { namespace, type Testbed } from './testbed.ts';
+import { placeWorkload, podLabel } from './workload.ts';
 
 /** One measured drain. Times are in seconds since the drain was requested. */
 export interface DrainMeasurement extends TargetMetrics {

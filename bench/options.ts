@@ -11,7 +11,7 @@ import {
   recordingNames,
   recordings,
 } from './recordings.ts';
-import { type TargetName, targetNames } from './target.ts';
+import { type TargetName, targetNames } from './targetNames.ts';
 
 export interface Options {
   benchmarks: Benchmark[];

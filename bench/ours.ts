@@ -8,7 +8,8 @@ import { type Resource, resources } from '../kube/resources.ts';
 import { until } from '../sandbox/until.ts';
 import { Silence } from './silence.ts';
 import type { Testbed } from './testbed.ts';
-import type { Attempt, DrainRequest, Target, TargetMetrics, TargetName } from './target.ts';
+import type { Attempt, DrainRequest, Target, TargetMetrics } from './target.ts';
+import type { TargetName } from './targetNames.ts';
 import { warmUp } from './warmUp.ts';
 import { unregister, WorkerProcess } from './worker.ts';
 

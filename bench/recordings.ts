@@ -1,5 +1,5 @@
 import type { Benchmark } from './benchmarks.ts';
-import { type TargetName, targetNames } from './target.ts';
+import { type TargetName, targetNames } from './targetNames.ts';
 
 /** What `npm run bench -- --record NAME` measures unless the command line says otherwise, so that releases can be compared. */
 export interface Recording {

@@ -15,7 +15,7 @@ import type { ReadinessMeasurement } from './readiness.ts';
 import { percentile, type Spread, spreadOf } from './statistics.ts';
 import { answersOf, type TrafficKind, trafficKinds, type TrafficMeasurement, type Slice } from './traffic.ts';
 import type { TakeOverMeasurement } from './takeOver.ts';
-import { type TargetName, targetNames } from './target.ts';
+import { type TargetName, targetNames } from './targetNames.ts';
 import { aligned, spreadText } from './textTable.ts';
 import { failuresOf, type ThresholdResult, uncheckedOf } from './thresholds.ts';
 

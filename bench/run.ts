@@ -11,7 +11,8 @@ import {
 } from './thresholds.ts';
 import type { Testbed } from './testbed.ts';
 import { budgetFloor } from './budgetFloor.ts';
-import { isOperator, isOurs, type Target, type TargetName } from './target.ts';
+import type { Target } from './target.ts';
+import { isOperator, isOurs, type TargetName } from './targetNames.ts';
 import { floor } from './floor.ts';
 import { measureHeld } from './held.ts';
 import { measureIdle } from './idle.ts';

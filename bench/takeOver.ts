@@ -5,9 +5,9 @@ import { until } from '../sandbox/until.ts';
 import { type BenchmarkOf, podsOf, type Successor, successors } from './benchmarks.ts';
 import { withBudget } from './measure.ts';
 import { complete, maintenanceOf } from './ours.ts';
-import type { Testbed } from './testbed.ts';
+import { namespace, type Testbed } from './testbed.ts';
 import { unregister, WorkerProcess } from './worker.ts';
-import { namespace, placePod, placeWorkload } from './workload.ts';
+import { placePod, placeWorkload } from './workload.ts';
 
 /** The kill of a leader in the middle of a drain. Times are in seconds. */
 export interface TakeOverMeasurement {

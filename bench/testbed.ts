@@ -15,8 +15,10 @@ import { checkedOutWorker, installWorker, type WorkerProgram } from './applicati
 import { adminOf, createIdentities } from './identities.ts';
 import { PodCount } from './podCount.ts';
 import { AuditLog } from './requests.ts';
-import type { TargetName } from './target.ts';
-import { namespace } from './workload.ts';
+import type { TargetName } from './targetNames.ts';
+
+/** The namespace of the pods that are drained. */
+export const namespace = 'bench';
 
 /** The environment of all measurements: one sandbox for the whole run. */
 export interface Testbed {

@@ -5,7 +5,7 @@ import { programCpuMsPerPod } from './programCpu.ts';
 import type { ReadinessMeasurement } from './readiness.ts';
 import { percentile, type Spread, spreadOf } from './statistics.ts';
 import type { TakeOverMeasurement } from './takeOver.ts';
-import { type TargetName, targetNames } from './target.ts';
+import { type TargetName, targetNames } from './targetNames.ts';
 import { answersOf, type TrafficMeasurement } from './traffic.ts';
 
 /** A measured metric, and whether its median meets its threshold. */

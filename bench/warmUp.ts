@@ -1,7 +1,7 @@
 import { resources } from '../kube/resources.ts';
 import { until } from '../sandbox/until.ts';
-import type { Testbed } from './testbed.ts';
-import { namespace, placePod } from './workload.ts';
+import { namespace, type Testbed } from './testbed.ts';
+import { placePod } from './workload.ts';
 
 const timeoutMs = 120_000;
 const quietMs = 1_000;

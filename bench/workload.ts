@@ -3,11 +3,9 @@ import { forEachBounded } from '../kube/bounded.ts';
 import { type RawPod, type Resource, resources } from '../kube/resources.ts';
 import { until } from '../sandbox/until.ts';
 import { podsOf, type Workload } from './benchmarks.ts';
-import type { Testbed } from './testbed.ts';
+import { namespace, type Testbed } from './testbed.ts';
 
-/** The namespace of the pods that are drained. */
-export const namespace = 'bench';
-/** The label of all these pods. */
+/** The label of the pods that are drained. */
 export const podLabel = { bench: 'pod' } as const;
 
 interface Deployment extends KubeObject {

@@ -8,7 +8,7 @@ export interface Installation {
   readonly processes: readonly ProcessSummary[];
   /** Holder of the leader election Lease. */
   readonly leader: string | undefined;
-  /** That Lease, also after it has expired. */
+  /** The leader election Lease, also after it has expired. */
   readonly election: Lease | undefined;
 }
 

@@ -38,7 +38,7 @@ export function formatObject(object: object, format: Structured): string {
   return escapeEachLine(format === 'json' ? JSON.stringify(object, null, 4) : yamlOf(object));
 }
 
-/** In YAML, only text in double quotes may contain escapes, and a character beyond 16 bits has one of its own. */
+/** Formats an object as YAML, in which only text in double quotes may contain escapes, and a character beyond 16 bits has one of its own. */
 function yamlOf(object: object): string {
   // Other readers of YAML, kubectl's among them, take `yes` or `22:00` without quotes for other types.
   const document = new Document(object, { compat: 'yaml-1.1' });

@@ -1,6 +1,6 @@
-import type { ConformanceCluster } from './cluster.ts';
+import type { Attempt, ConformanceCluster } from './cluster.ts';
 
-/** Who is examined: the apiserver, the controller of EvictionRequests, or the imperative responder. */
+/** The component that is examined: the apiserver, the controller of EvictionRequests, or the imperative responder. */
 export type Subject = 'apiserver' | 'controller' | 'imperative responder';
 
 /** One rule or promise, and what examines it. */
@@ -12,13 +12,6 @@ export interface Check {
   readonly minutes?: number;
   /** Rejects if the rule does not hold. Resolves with why it cannot be examined in this cluster. */
   readonly run: (cluster: ConformanceCluster) => Promise<string | void>;
-}
-
-/** An attempt to break a rule: the apiserver rejects it, and names this field. */
-export interface Attempt {
-  readonly what: string;
-  readonly field: string;
-  readonly write: (cluster: ConformanceCluster) => Promise<unknown>;
 }
 
 interface ValidationRule {

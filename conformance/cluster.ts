@@ -14,7 +14,6 @@ import { EVICTION_REQUEST, LIFECYCLE_EVICTION } from '../api/names.ts';
 import type { Kube } from '../kube/client.ts';
 import { isKubeError } from '../kube/errors.ts';
 import { type RawPod, type Resource, resources } from '../kube/resources.ts';
-import type { Attempt } from './check.ts';
 import { until } from './until.ts';
 
 /** Names of the responders and requesters of the suite, in the order of their priorities. */
@@ -39,6 +38,13 @@ export interface PodOptions {
 }
 
 export type Pod = RawPod & { metadata: { uid: string; namespace: string } };
+
+/** An attempt to break a rule: the apiserver rejects it, and names this field. */
+export interface Attempt {
+  readonly what: string;
+  readonly field: string;
+  readonly write: (cluster: ConformanceCluster) => Promise<unknown>;
+}
 
 /** The namespace of one check, with what all checks need. */
 export class ConformanceCluster {

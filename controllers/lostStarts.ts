@@ -22,7 +22,7 @@ export class LostStarts {
   readonly #temporal: Client;
   readonly #log: Log;
   readonly #lostAfterMs: number | undefined;
-  /** By workflow id. A run counts its activities from 1 again. Times are those of the monotonic clock. */
+  /** Runs with silent activities, by workflow id. A run counts its activities from 1 again. Times are those of the monotonic clock. */
   readonly #suspects = new Map<string, { runId: string; silent: SilentActivities }>();
 
   constructor({ temporal, log, lostAfterMs }: Options) {

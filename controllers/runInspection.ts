@@ -105,9 +105,10 @@ export async function latestProblem(
   });
   for (const event of history?.events ?? []) {
     const failed = event.workflowTaskFailedEventAttributes;
-    if (failed != null) return { message: await messageOf(temporal, failed.failure), cause: causeOf(failed) };
+    if (failed != null)
+      return { message: await failureMessage(temporal, failed.failure), cause: causeOf(failed) };
     const ended = event.workflowExecutionFailedEventAttributes;
-    if (ended != null) return { message: await messageOf(temporal, ended.failure), cause: 'Other' };
+    if (ended != null) return { message: await failureMessage(temporal, ended.failure), cause: 'Other' };
     if (event.workflowTaskTimedOutEventAttributes != null)
       return {
         message: 'no worker finishes it in time: see the logs and the memory of the workers',
@@ -128,7 +129,7 @@ function causeOf({ cause, failure }: FailedTask): ProblemCause {
 }
 
 /** Decodes the message, which is a payload if the workers encrypt payloads. */
-async function messageOf(temporal: Client, failure: FailedTask['failure']): Promise<string> {
+async function failureMessage(temporal: Client, failure: FailedTask['failure']): Promise<string> {
   try {
     const { loadedDataConverter } = temporal.options;
     const error = await decodeOptionalFailureToOptionalError(loadedDataConverter, failure);

@@ -15,7 +15,7 @@ export interface WorkflowRecord {
   workers: readonly string[];
   /** Results of the `drain` activities that ended a tier, oldest first. */
   drainSteps: readonly DrainStep[];
-  /** What the `escalate` activities did, oldest first. */
+  /** Results of the `escalate` activities, oldest first. */
   escalations: readonly string[][];
   /** Activities that were started more than once. */
   resumed: readonly { activity: string; attempt: number; worker: string }[];

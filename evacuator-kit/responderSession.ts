@@ -23,7 +23,7 @@ interface SessionOptions {
   readonly log: Log;
 }
 
-/** What is not written yet. A report is a heartbeat, too; a message alone does not extend the deadline. */
+/** A report that is not written yet. Progress is a heartbeat, too; a message alone does not extend the deadline. */
 type Pending =
   | { readonly kind: 'Heartbeat'; readonly message: string; readonly expectedFinishTime?: Date }
   | { readonly kind: 'Message'; readonly message: string };

@@ -53,7 +53,7 @@ export interface RunOptions extends KubeConfigChoice {
 const leaseDurationSeconds = 15;
 const renewDeadlineSeconds = leaseDurationSeconds - stopTimeoutMs / 1_000 - 2;
 
-/** What the parts of a running evacuator share. */
+/** State that the parts of a running evacuator share. */
 interface Running {
   readonly options: RunOptions;
   readonly kube: Kube;

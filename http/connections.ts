@@ -51,7 +51,7 @@ export function closeAfter(
 /** The open connections of a server. Beyond the limit each new one closes one, perhaps itself. */
 export class Connections {
   readonly #limit: number;
-  /** In the order of rule 3 above. */
+  /** Open connections in the order of rule 3 above. */
   readonly #open = new Map<string, OpenConnection>();
 
   constructor(limit: number) {

@@ -21,7 +21,7 @@ export interface Answer {
   headers?: Readonly<Record<string, string>>;
 }
 
-/** What is served at a path. */
+/** A handler of the requests to a path. */
 export interface Route {
   /** GET includes HEAD. The body of a POST is JSON. */
   readonly method: 'GET' | 'POST';
@@ -41,17 +41,17 @@ export interface Limits {
   readonly maxBodyBytes: number;
   /** Memory for the bodies of all requests. */
   readonly maxBufferedBytes: number;
-  /** From the opening of a connection to the end of its TLS handshake, and from there, or from a request's first byte, to its last header. */
+  /** Time from the opening of a connection to the end of its TLS handshake, and from there, or from a request's first byte, to its last header. */
   readonly headersTimeoutMs: number;
-  /** From the first byte of a request to its last. */
+  /** Time from the first byte of a request to its last. */
   readonly requestTimeoutMs: number;
-  /** From the last header of a request to the last byte of its response. */
+  /** Time from the last header of a request to the last byte of its response. */
   readonly responseTimeoutMs: number;
-  /** From a response to the next request. */
+  /** Time from a response to the next request. */
   readonly idleTimeoutMs: number;
 }
 
-/** For servers of a few small pages. */
+/** Limits for servers of a few small pages. */
 export const defaultLimits: Limits = {
   maxConnections: 64,
   maxRequests: 32,
@@ -82,7 +82,7 @@ export type Rejection = (typeof Rejection)[keyof typeof Rejection];
 export interface ServerOptions {
   /** Names the server in logs and metrics. */
   readonly name: string;
-  /** By path, without a query. */
+  /** Routes by path, without a query. */
   readonly routes: Readonly<Record<string, Route>>;
   /** Whether the routes are also found below any other path, such as /decode at /default/decode. */
   readonly hasPrefixes?: boolean;

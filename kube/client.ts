@@ -165,7 +165,7 @@ export class Kube {
   }
 
   /**
-   * As `list`, but keeps only what `reduce` returns for each object, so that no more than one page of whole objects is in memory. Objects for which
+   * Lists like `list`, but keeps only what `reduce` returns for each object, so that no more than one page of whole objects is in memory. Objects for which
    * it returns undefined are left out.
    */
   async listReduced<T extends KubeObject, Reduced extends object>(

@@ -183,7 +183,7 @@ export interface Credentials {
 
 interface CachedCredentials {
   readonly credentials: Promise<Credentials>;
-  /** As performance.now() returned it; undefined while they are loaded: a plugin may ask a user. */
+  /** Time of loading, as performance.now() returned it; undefined while they are loaded: a plugin may ask a user. */
   loadedMs?: number;
 }
 

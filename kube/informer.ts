@@ -84,7 +84,7 @@ export class Informer<T extends KubeObject, Raw extends KubeObject = T> {
   #started = false;
   #synced = false;
   #served = false;
-  /** From when on the store has what the apiserver had, by performance.now(); undefined while nothing follows it. */
+  /** Time since which the store follows the apiserver, by performance.now(); undefined while it does not. */
   #followsFrom: number | undefined;
   #lastResponseAt: Date | undefined;
   #resourceVersion: string | undefined;

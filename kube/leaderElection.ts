@@ -23,7 +23,7 @@ export interface LeaderElectionOptions extends ElectionTiming {
   readonly metrics?: LeaderElectionMetrics | undefined;
 }
 
-/** What the metrics of an election are made from; `election` is the name of its Lease. */
+/** Source of the metrics of an election; `election` is the name of its Lease. */
 export interface LeaderElectionMetrics {
   /** This process takes part. */
   joined(election: string): void;

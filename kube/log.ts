@@ -1,6 +1,6 @@
 /**
  * The logger that this project's modules accept. Messages are constant sentences in the past tense; facts go into
- * `fields`. The worker passes a pino adapter, tests pass a recorder.
+ * `fields`. Processes pass an adapter of pino, tests pass a recorder.
  */
 export interface Log {
   debug(message: string, fields?: Record<string, unknown>): void;

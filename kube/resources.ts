@@ -221,7 +221,7 @@ export const resources = {
   nodeMaintenances: { ...resourceOf(NODE_MAINTENANCE), namespaced: false } as Resource<NodeMaintenance>,
   evacuations: { ...resourceOf(EVACUATION), namespaced: true } as Resource<Evacuation>,
   evictionRequests: { ...resourceOf(EVICTION_REQUEST), namespaced: true } as Resource<EvictionRequest>,
-  /** Of lifecycle.k8s.io, and not the eviction of a pod by policy/v1. */
+  /** Evictions of lifecycle.k8s.io, and not the eviction of a pod by policy/v1. */
   evictions: { ...resourceOf(LIFECYCLE_EVICTION), namespaced: true } as Resource<LifecycleEviction>,
   nodeReadinesses: { ...resourceOf(NODE_READINESS), namespaced: false } as Resource<NodeReadiness>,
   nodeReadinessPolicies: {

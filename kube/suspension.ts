@@ -2,7 +2,7 @@
 const noteEveryMs = 200;
 /** A process that has noted nothing for so long was suspended, or computed all the time. */
 const suspendedAfterMs = 1_000;
-/** Within this time after a suspension, what has arrived on its connections is read. */
+/** Time after a suspension within which the process reads what has arrived on its connections. */
 const catchUpMs = 250;
 
 /** Notices that this process was suspended, for example by a hypervisor: its timers end before it reads what has arrived since. */

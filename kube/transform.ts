@@ -71,7 +71,7 @@ export function trimPod(raw: RawPod): Pod {
   };
 }
 
-/** Identifies the running containers of a pod in eight digits. Without IDs, the times of their starts tell them apart. */
+/** Identifies the running containers of a pod in eight digits. Without IDs, the times of their starts distinguish them. */
 function containersOf({ metadata, status }: RawPod): string | undefined {
   const started = (status?.containerStatuses ?? []).map(
     ({ containerID = '', state }) => `${containerID} ${state?.running?.startedAt ?? ''}`,

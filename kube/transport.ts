@@ -73,7 +73,7 @@ interface Dispatchers {
   readonly watches: Dispatcher;
 }
 
-/** What requests with the current credentials have in common. */
+/** The common part of all requests with the current credentials. */
 interface Prepared {
   readonly headers: Readonly<Record<string, string>>;
   readonly dispatchers: Dispatchers;

@@ -19,7 +19,7 @@ export interface RunOptions {
   readonly observer?: WorkQueueObserver | undefined;
 }
 
-/** What the metrics of a queue are made from, as in client-go. */
+/** Source of the metrics of a queue, as in client-go. */
 export interface WorkQueueObserver {
   /** Called when a queue begins to run. Returns what to call when it has ended. */
   started(queue: ObservedQueue): () => void;
@@ -48,7 +48,7 @@ export interface Requeue {
 const defaultBackOff: BackOff = { firstMs: 5, capMs: 60_000 };
 /** The watch shows the object that another client has written first, usually before this. It need not concern the key. */
 const conflictRetryMs = 1_000;
-/** After so many conflicts in a row, the next one is a failure like others. */
+/** Maximum number of conflicts in a row: the next one is a failure like others. */
 const maxConflicts = 3;
 
 /**

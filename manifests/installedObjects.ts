@@ -2,7 +2,7 @@ import type { KubeObject } from '../api/core.ts';
 import { SYSTEM_NAMESPACE } from '../api/names.ts';
 import { readObjects } from './chart/chart.ts';
 
-/** What identifies an object of an installation. */
+/** Identifies an object of an installation. */
 export interface InstalledKey {
   readonly kind: string;
   readonly namespace?: string;

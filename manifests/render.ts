@@ -14,10 +14,10 @@ import { withoutMutatingPolicies } from './mutatingWebhooks.ts';
 export const podSecurityLevels = ['restricted', 'baseline', 'privileged'] as const;
 export type PodSecurityLevel = (typeof podSecurityLevels)[number];
 
-/** What an installation enables for the Jobs of windows: nothing, or Jobs whose pods are limited to a level of pod security. */
+/** Choice of an installation for the Jobs of windows: none, or Jobs whose pods are limited to a level of pod security. */
 export type WindowJobs = { kind: 'None' } | { kind: 'Enabled'; podSecurity: PodSecurityLevel };
 
-/** What an installation decides about the manifests of deploy/. */
+/** Choices of an installation about the manifests of deploy/. */
 export interface InstallationOptions {
   /** Namespace of the processes, their ServiceAccounts and their Service. */
   readonly namespace?: string;
@@ -115,7 +115,7 @@ const namespaceFields: ReadonlySet<string | undefined> = new Set([
   'kubernetes.io/metadata.name',
 ]);
 
-/** What a CEL expression writes before and after a namespace. */
+/** Texts before and after a namespace in CEL expressions. */
 const celNamespaces = [
   ['system:serviceaccount:', ':'],
   [".namespace('", "')"],

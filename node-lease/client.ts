@@ -78,7 +78,7 @@ export function nodeLeases(options: NodeLeaseOptions = {}): NodeLeaseClient {
   return new Client(kube, new NodeLeases({ kube, holder, leaseDurationSeconds }), log);
 }
 
-/** The prefix tells what it is, and is none that KEP-1411 reserves, whatever the name of the host. */
+/** Returns a holder that no other process has. Its prefix says what it is, and is none that KEP-1411 reserves, whatever the name of the host. */
 function uniqueHolder(): string {
   return `node-lease/${hostname()}_${crypto.randomUUID()}`;
 }

@@ -1,7 +1,7 @@
 import { isKubeError } from '../kube/errors.ts';
 import { addRemedy } from './remedy.ts';
 
-/** What went wrong. */
+/** Kinds of errors. */
 export const NodeLeaseErrorKind = {
   /** An option or an argument is invalid. Nothing was sent. */
   InvalidArgument: 'InvalidArgument',

@@ -284,7 +284,7 @@ function kubeconfig(cluster: object, name: string, token: string): string {
   });
 }
 
-/** What kwok nodes have in addition to the usual labels. */
+/** Properties of kwok nodes in addition to the usual labels. */
 interface NodeOptions {
   labels?: Readonly<Record<string, string>>;
   taints?: readonly object[];
@@ -531,7 +531,7 @@ export async function servesMutatingPolicies(server: ApiServer): Promise<boolean
   return status === 200;
 }
 
-/** What deploy/ is installed with. */
+/** Options with which deploy/ is installed. */
 type InstallChoice = Required<Pick<InstallationOptions, 'mutatingPolicies' | 'evictionRequests'>>;
 
 /** Throws SandboxError unless the apiserver serves EvictionRequests. */

@@ -21,7 +21,7 @@ export const serverNames = [
 ] as const;
 /** A real node, with containerd, kubelet and kube-proxy. */
 export type RealNodeName = `real-${number}`;
-/** What a sandbox with real nodes runs in addition; socat lets their pods connect to Temporal. */
+/** Additional servers of a sandbox with real nodes; socat lets their pods connect to Temporal. */
 export type AdditionalServerName = RealNodeName | 'socat';
 export type ServerName = (typeof serverNames)[number] | AdditionalServerName;
 

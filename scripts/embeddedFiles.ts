@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import type { Plugin } from 'esbuild';
 import { root } from './tools.ts';
 
-/** With these `kubectl maintenance doctor` compares an installation. */
+/** Folders with which `kubectl maintenance doctor` compares an installation. */
 const deployFolders = ['.', 'admission', 'agent', 'crd', 'rbac', 'version'];
 
 /** Puts files that the commands read into their bundle: the plugin is one file, and the npm package has only commands. */

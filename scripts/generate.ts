@@ -157,7 +157,7 @@ function chart(deploy: readonly GeneratedFile[]): GeneratedFile[] {
   }));
 }
 
-/** What `kubectl maintenance uninstall` removes: the command does not have the files of deploy/. */
+/** Lists the objects that `kubectl maintenance uninstall` removes: the command does not have the files of deploy/. */
 function installedObjects(deploy: readonly GeneratedFile[]): GeneratedFile {
   const generated = Object.fromEntries(deploy.map(({ path, content }) => [path, content]));
   const rows = installedKeys(generated).map(({ kind, namespace, name }) => {

@@ -14,7 +14,7 @@ import { root } from './tools.ts';
 const source = join(root, 'test', 'monitoring', 'prometheus');
 const commands = 'github.com/prometheus/prometheus/cmd';
 const names = ['prometheus', 'promtool'];
-/** Without service discovery of clouds, which is most of the code. */
+/** Flags of Go that leave out service discovery of clouds, which is most of the code. */
 const flags = ['-tags=remove_all_sd', '-trimpath', '-gcflags=all=-dwarf=false', '-ldflags=-s -w'];
 
 /** Returns the directory of the binaries. */

@@ -11,7 +11,7 @@ import { root } from './tools.ts';
  * the commit that it names, if the clone has it.
  */
 
-/** What a worker consists of, without its packages. */
+/** Files of a worker, without its packages. */
 const paths =
   'activities admission api controllers deploy domain evacuator-kit http kube manifests node-lease package.json process temporal-config worker workflows'.split(
     ' ',

@@ -29,7 +29,7 @@ interface JestResult {
   success: boolean;
   numPassedTests: number;
   numFailedTests: number;
-  /** Those that were skipped. */
+  /** Tests that were skipped. */
   numPendingTests: number;
   /** Files that failed before their first test or after their last. */
   numRuntimeErrorTestSuites: number;
@@ -66,30 +66,46 @@ function shardsOf(count = '4'): number {
   return Number(count);
 }
 
-/** Tests in these folders need no server, or start their own: to run only them, no sandbox is started. */
-const selfSufficient = /^test\/(?:static|domain|fuzz|http|replay|sandbox)\//;
+/** Tests in these folders and files need no server, or start their own: to run only them, no sandbox is started. */
+const selfSufficient = new RegExp(
+  `^test/(?:${[
+    'static/',
+    'cli/hostileText',
+    'cli/(?:maintenance|report|terminal)/',
+    'cli/windows/windows(?:Block|View)',
+    'demo/',
+    'domain/',
+    'evacuator-kit/(?:defaultLog|example)',
+    'fuzz/',
+    'http/',
+    'node-lease/example',
+    'replay/',
+    'sandbox/',
+    'scripts/',
+  ].join('|')})`,
+);
 
 /** Runs every file: only that uses every permission. */
 const wholeOption = '--all';
 /** Options of Jest. */
 const withoutSlow = ['--testPathIgnorePatterns', String.raw`\.slow\.test\.ts$`];
 
-/** If more files fail in a whole run, none is run again. */
+/** Maximum number of files that are run again: if more fail in a whole run, none is. */
 const maxRepeatedFiles = 6;
 
-/** In the environment of every process that descends from Jest; its value is the directory of the run. */
+/** Variable in the environment of every process that descends from Jest; its value is the directory of the run. */
 const mark = 'NM_TEST_RUN';
 
 /**
- * In the environment of Jest: where sandboxes write their audit logs. A user sets it to keep the logs of a run, for
+ * Variable in the environment of Jest: where sandboxes write their audit logs. A user sets it to keep the logs of a run, for
  * `node scripts/verbs.ts`.
  */
 const auditLogs = 'NM_AUDIT_LOGS';
 
-/** In the environment of a run: the file to which it copies the result of Jest. */
+/** Variable in the environment of a run: the file to which it copies the result of Jest. */
 const report = 'NM_TEST_REPORT';
 
-/** Within this time Jest must end after it has written its result. */
+/** Time within which Jest must end after it has written its result. */
 const jestEndsWithinMs = 20_000;
 
 /** Jest prints this, and carries on, when a shard does not end after its last test. */
@@ -101,7 +117,7 @@ const shardExit = pathToFileURL(join(root, 'scripts', 'shardExit.ts')).href;
 /** Compiled code of the worker and the command line, kept from run to run: it halves the time in which they start. */
 const compileCache = join(root, 'node_modules', '.cache', 'node-compile');
 
-/** What kube/ imports of the Kubernetes client, in one module instead of a thousand. Beside its packages, which it imports. */
+/** The part of the Kubernetes client that kube/ imports, in one module instead of a thousand. Beside its packages, which it imports. */
 const kubernetesClient = join(root, 'node_modules', '.cache', 'kubernetesClient.mjs');
 
 /**

@@ -3,7 +3,7 @@ import { CLUSTER_UID_MEMO, clusterInTaskQueue, temporalNames } from '../api/name
 import { listRuns, type Run } from './runs.ts';
 import { listSchedules, scheduledStart } from './schedules.ts';
 
-/** What a cluster has in a Temporal namespace that it may share with other clusters. */
+/** Objects of a cluster in a Temporal namespace that it may share with other clusters. */
 export interface ClusterObjects {
   /** Open runs, without the claims. */
   runs: Run[];

@@ -46,7 +46,7 @@ interface Choice {
   env?: Record<string, string | undefined>;
 }
 
-/** What a process reports about its keys. */
+/** Receives what a process reports about its keys. */
 export interface PayloadObserver {
   onDecryptionFailure?: (error: DecryptionError) => void;
   /** Called with undefined when the problem is solved. */

@@ -55,7 +55,7 @@ export function isOpen({ status }: Pick<Run, 'status'>): boolean {
   return status === 'RUNNING' || status === 'PAUSED';
 }
 
-/** By number of temporal.api.enums.v1.WorkflowExecutionStatus. */
+/** Statuses by number of temporal.api.enums.v1.WorkflowExecutionStatus. */
 const statuses = [
   'UNSPECIFIED',
   'RUNNING',

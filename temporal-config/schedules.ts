@@ -3,7 +3,7 @@ import { Code, grpcStatusOf } from './connectionErrors.ts';
 import { memoTexts } from './runs.ts';
 
 /**
- * Like those of runs.ts, these functions read what this project writes: anyone in the namespace may create a Schedule, and the list of the SDK ends
+ * Functions that, like those of runs.ts, read what this project writes: anyone in the namespace may create a Schedule, and the list of the SDK ends
  * at the first memo that it cannot decode.
  */
 
@@ -25,7 +25,7 @@ export async function* listSchedules(client: Client): AsyncGenerator<ListedSched
   } while (nextPageToken.length > 0);
 }
 
-/** What the action of a Schedule starts. */
+/** The workflow that the action of a Schedule starts. */
 export interface ScheduledStart {
   readonly taskQueue: string;
   readonly memo: Readonly<Record<string, string>>;

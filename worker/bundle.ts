@@ -10,7 +10,7 @@ import { errorMessage } from '../kube/errors.ts';
 import type { Log } from '../kube/log.ts';
 
 const root = fileURLToPath(new URL('..', import.meta.url));
-/** Beside the packages, which the kept bundles contain parts of: `npm ci` deletes both. */
+/** Folder beside the packages, of which the kept bundles contain parts: `npm ci` deletes both. */
 const keptFolder = resolve(root, 'node_modules', '.cache', 'node-maintenance');
 const maxBundleBytes = 64 * 1024 * 1024;
 
@@ -27,7 +27,7 @@ export interface LoadOptions extends BundleOptions {
   file: string | undefined;
 }
 
-/** What a bundle was made of: path of a file, relative to the root, -> its digest. It is part of the bundle. */
+/** Files of which a bundle was made: path, relative to the root, -> digest. It is part of the bundle. */
 type Inputs = Readonly<Record<string, string>>;
 
 const inputsComment = '//# workflowInputs=';

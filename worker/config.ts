@@ -28,7 +28,6 @@ import {
   sourcesOf,
   wholeNumber,
 } from '../process/settings.ts';
-import type { WorkerDeployment } from './workerDeployment.ts';
 
 /** The configuration of the worker, parsed once. Kubernetes and Temporal have settings of their own, see `--help`. */
 export interface Config {
@@ -85,6 +84,18 @@ export interface Config {
   components: ReadonlySet<ComponentName>;
   /** The kubeconfig for all requests of admission; undefined: that of the controllers. */
   admissionKubeconfig: string | undefined;
+}
+
+/**
+ * The Worker Deployment of Temporal to which the process belongs. Temporal sends all tasks of a deployment to one of its versions, the current
+ * one, whatever the number of processes of each (ADR 44).
+ */
+export interface WorkerDeployment {
+  readonly deploymentName: string;
+  /** Names a release; processes with different workflow code have different build ids. */
+  readonly buildId: string;
+  /** The leader makes its build the current version; otherwise another tool does, such as Temporal's worker controller. */
+  readonly setsCurrentVersion: boolean;
 }
 
 /** The identity Lease of this process (KEP-1965). */

@@ -2,7 +2,7 @@ import { type AddressInfo, createServer, type Server as NetServer } from 'node:n
 import { type Answer, createHttpServer, defaultLimits, type ServerOptions } from '../http/server.ts';
 import type { Config, Port } from './config.ts';
 
-/** What the process says about itself. */
+/** Pages of the process about itself. */
 export interface Pages {
   healthz: () => Answer;
   readyz: () => Answer;

@@ -10,14 +10,14 @@ const checkEveryMs = 300_000;
 /** Delay before a difference is confirmed: an apiserver that has just started denies everything for some seconds. */
 const confirmAfterMs = 15_000;
 
-/** What the process reports about the installation. */
+/** State of the installation that the process reports. */
 export interface InstallationState {
   /** How the installed manifests differ from this release; undefined if they do not. */
   installation?: string | undefined;
 }
 
 interface Options {
-  /** What the process has found at its start. */
+  /** Result of the review at the start of the process. */
   review: InstallationReview;
   state: InstallationState;
   metrics: Pick<Metrics, 'onInstallation'>;

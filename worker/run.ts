@@ -620,9 +620,9 @@ function installRuntime(logger: Logger, names: TemporalNames, sdkMetricsAddress:
 const alive: Answer = { status: 200, type: 'text/plain', body: 'ok\n' };
 
 /**
- * Without Temporal, a process is ready if it serves admission, or if it has worked with Temporal before: its outage must not take the process
- * out of service. A process that only runs controllers and has never reached Temporal is not ready, so that a rollout with wrong settings
- * stops.
+ * Returns whether the process is ready. Without Temporal, it is if it serves admission, or if it has worked with Temporal before: an outage must
+ * not take the process out of service. A process that only runs controllers and has never reached Temporal is not ready, so that a rollout with
+ * wrong settings stops.
  */
 function readinessOf(state: State): Answer {
   const { waiting, needsAdmission, workers } = state;

@@ -3,7 +3,12 @@ import { extname } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { Client } from '@temporalio/client';
 import type { DataConverter } from '@temporalio/common';
-import { type NativeConnection, Worker, type WorkflowBundle } from '@temporalio/worker';
+import {
+  type NativeConnection,
+  Worker,
+  type WorkerDeploymentOptions,
+  type WorkflowBundle,
+} from '@temporalio/worker';
 import {
   type Activities,
   longRunningActivities,
@@ -19,12 +24,11 @@ import {
   temporalSettings,
 } from '../temporal-config/connection.ts';
 import { explainFailure } from '../temporal-config/connectionErrors.ts';
-import type { Config } from './config.ts';
+import type { Config, WorkerDeployment } from './config.ts';
 import { type TemporalAnswers, withReportedResults } from './reportedResults.ts';
 import { ensureSearchAttributes } from './searchAttributes.ts';
 import { TemporalConnections } from './temporalConnections.ts';
 import type { Tracing } from './tracing.ts';
-import { versioningOf } from './workerDeployment.ts';
 
 export interface Temporal {
   settings: WorkerSettings;
@@ -184,6 +188,24 @@ export function createNotificationWorker(
     shutdownGraceTime: secondMs,
     shutdownForceTime: 20 * secondMs,
   });
+}
+
+/**
+ * Returns the option of a Temporal worker. Runs last for days and continue with the next release, so each is replayed by the new build:
+ * pinning would keep the old one running until the last maintenance has ended.
+ */
+function versioningOf(deployment: WorkerDeployment | undefined): {
+  workerDeploymentOptions?: WorkerDeploymentOptions;
+} {
+  if (deployment === undefined) return {};
+  const { deploymentName, buildId } = deployment;
+  return {
+    workerDeploymentOptions: {
+      version: { deploymentName, buildId },
+      useWorkerVersioning: true,
+      defaultVersioningBehavior: 'AUTO_UPGRADE',
+    },
+  };
 }
 
 /** Returns the workflows with a setting for workflows/failureConverter.ts. */

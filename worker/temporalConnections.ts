@@ -17,7 +17,7 @@ const maxReconnectMs = 5_000;
 const closeAfterMs = 60_000;
 
 interface ReloadOptions {
-  /** Those of the environment and the files that it names, unless given. */
+  /** Reads the settings; from the environment and the files that it names unless given. */
   read?: () => ConnectionSettings;
   /** How often they are read. */
   everyMs?: number;
@@ -147,7 +147,7 @@ export class TemporalConnections {
   }
 }
 
-/** What a running process does not change. */
+/** Returns the settings that a running process does not change. */
 function serverOf({ address, namespace, connectionOptions: { metadata } }: ConnectionSettings): object {
   return { address, namespace, metadata };
 }

@@ -86,7 +86,7 @@ async function runWorkers(workers: readonly Worker[], signal: AbortSignal): Prom
   }
 }
 
-/** Like `Worker.run`, which never rejects while an activity of a failed worker is in progress. */
+/** Runs a worker like `Worker.run`, which never rejects while an activity of a failed worker is in progress. */
 async function runWorker(worker: Worker): Promise<void> {
   const ended = new AbortController();
   const failed = async () => {

@@ -1,38 +1,8 @@
-import type { WorkerDeploymentOptions } from '@temporalio/worker';
 import type { TemporalAvailability } from '../controllers/temporalAvailability.ts';
 import type { Log } from '../kube/log.ts';
+import type { WorkerDeployment } from './config.ts';
 import { retryUntilAvailable } from './startupRetry.ts';
 import type { Temporal } from './temporal.ts';
-
-/**
- * The Worker Deployment of Temporal to which the process belongs. Temporal sends all tasks of a deployment to one of its versions, the current
- * one, whatever the number of processes of each (ADR 44).
- */
-export interface WorkerDeployment {
-  readonly deploymentName: string;
-  /** Names a release; processes with different workflow code have different build ids. */
-  readonly buildId: string;
-  /** The leader makes its build the current version; otherwise another tool does, such as Temporal's worker controller. */
-  readonly setsCurrentVersion: boolean;
-}
-
-/**
- * Returns the option of a Temporal worker. Runs last for days and continue with the next release, so each is replayed by the new build:
- * pinning would keep the old one running until the last maintenance has ended.
- */
-export function versioningOf(deployment: WorkerDeployment | undefined): {
-  workerDeploymentOptions?: WorkerDeploymentOptions;
-} {
-  if (deployment === undefined) return {};
-  const { deploymentName, buildId } = deployment;
-  return {
-    workerDeploymentOptions: {
-      version: { deploymentName, buildId },
-      useWorkerVersioning: true,
-      defaultVersioningBehavior: 'AUTO_UPGRADE',
-    },
-  };
-}
 
 interface Dependencies {
   temporal: Temporal;

@@ -51,13 +51,6 @@ export async function requestStage(
   );
 }
 
-/** Writes `.spec.stage` on behalf of a window, which has authorized it. Keeps the record of who requested the maintenance. */
-export async function completeForWindow(deps: Deps, ref: MaintenanceRef): Promise<void> {
-  const current = await read(deps, ref);
-  if (current === undefined || current.spec.stage === 'Complete') return;
-  await writeStage(deps, ref, { stage: 'Complete' });
-}
-
 function stageResult(maintenance: NodeMaintenance): ObservedStage {
   const { generation = 0 } = maintenance.metadata;
   return { kind: 'StageChanged', stage: stageOf(maintenance), generation };

@@ -1,6 +1,6 @@
 import type { Node } from '../../api/core.ts';
 import type { MaintenanceWindow } from '../../api/maintenanceWindow.ts';
-import { FIELD_MANAGER, RebootAnnotation, WINDOW_LABEL, WindowAnnotation } from '../../api/names.ts';
+import { RebootAnnotation, WindowAnnotation } from '../../api/names.ts';
 import type { NodeMaintenance } from '../../api/nodeMaintenance.ts';
 import { type ConditionFacts, withCondition } from '../../domain/common/conditions.ts';
 import { isDrained, stageOf } from '../../domain/common/stage.ts';
@@ -25,20 +25,22 @@ import {
   workTypeOf,
 } from '../../domain/windows/windowMaintenance.ts';
 import { newWorkJob } from '../../domain/windows/workJob.ts';
-import type { Kube } from '../../kube/client.ts';
-import { errorMessage, isKubeError, isRejection, type KubeError } from '../../kube/errors.ts';
+import { errorMessage, isKubeError, isRejection } from '../../kube/errors.ts';
 import { annotateReboot } from '../../kube/nodeReboots.ts';
 import { resources } from '../../kube/resources.ts';
 import {
   annotateWindowMaintenance,
+  completeWindowMaintenance,
+  createWindowMaintenance,
   createWorkJob,
   deleteWindowMaintenance,
   deleteWorkJob,
+  readWindowMaintenance,
   readWorkJob,
 } from '../../kube/windowObjects.ts';
 import type { MaintenanceRef } from '../contract.ts';
 import type { Deps } from '../deps.ts';
-import { completeForWindow, updateStatus } from '../maintenance/stage.ts';
+import { updateStatus } from '../maintenance/stage.ts';
 import { notifiedMaintenanceOf } from '../notifications/notifications.ts';
 import type { ObservedStep } from './observe.ts';
 
@@ -100,37 +102,12 @@ export async function startNode(
 ): Promise<void> {
   const { kube } = deps.cluster;
   const maintenance = newWindowMaintenance(window, { name: node, uid, bootId: bootIdOf(observed) });
-  const taken = await createUnlessTaken(kube, maintenance);
+  const taken = await createWindowMaintenance(kube, maintenance);
   if (taken === undefined) return;
   const name = otherMaintenanceName(maintenance.metadata.name, taken.by.metadata.uid ?? '');
   const renamed = { ...maintenance, metadata: { ...maintenance.metadata, name } };
-  const takenAgain = await createUnlessTaken(kube, renamed);
+  const takenAgain = await createWindowMaintenance(kube, renamed);
   if (takenAgain !== undefined) throw takenAgain.error;
-}
-
-/** Another object has the name. */
-interface Taken {
-  readonly by: NodeMaintenance;
-  /** The error of the apiserver, AlreadyExists. */
-  readonly error: KubeError;
-}
-
-/**
- * Creates the NodeMaintenance of a window. Resolves with the object that has its name, if no window has created that. One whose label was removed may
- * have maintained the node: it is reported.
- */
-async function createUnlessTaken(kube: Kube, maintenance: NodeMaintenance): Promise<Taken | undefined> {
-  const { name, labels } = maintenance.metadata;
-  try {
-    await kube.create(resources.nodeMaintenances, maintenance, { fieldManager: FIELD_MANAGER });
-    return undefined;
-  } catch (error) {
-    if (!isKubeError(error, 'AlreadyExists')) throw error;
-    const by = await kube.get(resources.nodeMaintenances, { name });
-    if (by === undefined || by.metadata.labels?.[WINDOW_LABEL] === labels?.[WINDOW_LABEL]) return undefined;
-    if (by.metadata.annotations?.[WindowAnnotation.Node] !== undefined) throw error;
-    return { by, error };
-  }
 }
 
 /** Records that the window pauses a drain, so that it never resumes a drain that a user paused. */
@@ -212,7 +189,8 @@ async function complete(deps: Deps, { node: name, maintenance }: WindowMaintenan
   const node = workTypeOf(maintenance) === 'Reboot' ? await kube.get(resources.nodes, { name }) : undefined;
   const state = node && rebootStateOf(node, endedBootIdOf(maintenance));
   if (state === 'Requested' || state === 'Started') return;
-  await completeForWindow(deps, refTo(maintenance));
+  const newest = await readWindowMaintenance(kube, maintenance);
+  if (newest !== undefined && newest.spec.stage !== 'Complete') await completeWindowMaintenance(kube, newest);
 }
 
 async function startJob(deps: Deps, window: MaintenanceWindow, observed: ObservedStep): Promise<void> {
@@ -278,11 +256,8 @@ async function finishReboot(deps: Deps, { windowMaintenance }: ObservedStep): Pr
   await recordResult(deps, refTo(maintenance), rebootDone);
 }
 
-async function isStillDrained(
-  { cluster }: Deps,
-  { metadata: { name, uid } }: NodeMaintenance,
-): Promise<boolean> {
-  const found = await cluster.kube.get(resources.nodeMaintenances, { name });
-  if (found === undefined || found.metadata.uid !== uid || stageOf(found) !== 'Drain') return false;
-  return isDrained(found) && nodeResultOf(found) === undefined;
+async function isStillDrained({ cluster }: Deps, maintenance: NodeMaintenance): Promise<boolean> {
+  const newest = await readWindowMaintenance(cluster.kube, maintenance);
+  if (newest === undefined || stageOf(newest) !== 'Drain') return false;
+  return isDrained(newest) && nodeResultOf(newest) === undefined;
 }

@@ -8,9 +8,10 @@ import {
   type NotRebootableReason,
   notRebootableNodes,
 } from '../../domain/windows/rebootNeeds.ts';
-import { type PlannedStep, type WindowPhase, decidePhase } from '../../domain/windows/decideWindow.ts';
+import type { PlannedStep } from '../../domain/windows/decideWindow.ts';
 import { decideNodeStep, needsHeartbeat, needsReadinessGates } from '../../domain/windows/nodeStep.ts';
 import { type NodeObjects, nodeStepInput, type StepContext } from '../../domain/windows/nodeStepInput.ts';
+import { decidePhase, type WindowPhase } from '../../domain/windows/openWindow.ts';
 import { possibleJobRef, windowMaintenancesOf, workTypeOf } from '../../domain/windows/windowMaintenance.ts';
 import type { WaitingSince } from '../../domain/windows/windowState.ts';
 import { forEachBounded } from '../../kube/bounded.ts';

@@ -1,5 +1,5 @@
 import { isDeepStrictEqual } from 'node:util';
-import { FIELD_MANAGER, NODE_DISRUPTION_BUDGET_NAME, WINDOW_LABEL } from '../../api/names.ts';
+import { FIELD_MANAGER, NODE_DISRUPTION_BUDGET_NAME } from '../../api/names.ts';
 import {
   DEFAULT_NODE_DISRUPTION_BUDGET,
   type NodeDisruptionBudget,
@@ -11,6 +11,7 @@ import { isReservationActive, reservationsIn } from '../../domain/windows/reserv
 import { type WindowMaintenance, windowMaintenancesIn } from '../../domain/windows/windowMaintenance.ts';
 import { isKubeError } from '../../kube/errors.ts';
 import { resources, versionOf } from '../../kube/resources.ts';
+import { readWindowMaintenances } from '../../kube/windowObjects.ts';
 import type { Deps } from '../deps.ts';
 
 type BudgetDeps = Pick<Deps, 'cluster'>;
@@ -160,7 +161,6 @@ async function activeReservations(
   if (active.length === reservations.length) return reservations;
   // The informer may be behind: the apiserver confirms that a reservation is not active any more.
   const windows = new Set(reservations.filter((one) => !active.includes(one)).map(({ window }) => window));
-  const labelSelector = `${WINDOW_LABEL} in (${[...windows].join(',')})`;
-  const { items } = await cluster.kube.list(resources.nodeMaintenances, { labelSelector });
-  return activeWith([...cached.filter(({ window }) => !windows.has(window)), ...windowMaintenancesIn(items)]);
+  const newest = windowMaintenancesIn(await readWindowMaintenances(cluster.kube, windows));
+  return activeWith([...cached.filter(({ window }) => !windows.has(window)), ...newest]);
 }

@@ -39,7 +39,7 @@ export interface MethodCall {
 /** A bus that answers, answers at once. */
 const answerMs = 5_000;
 const signalType = 4;
-/** Of RequestName: not to wait in its queue for a name that another process owns. */
+/** Flag of RequestName: do not wait in its queue for a name that another process owns. */
 const doNotQueue = 4;
 const primaryOwner = 1;
 const alreadyOwner = 4;

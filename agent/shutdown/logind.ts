@@ -23,12 +23,12 @@ export interface Inhibitor {
   readonly pid: number;
 }
 
-/** What logind says at one moment. */
+/** The state of logind at one moment. */
 export interface LogindState {
   /** A shutdown is in progress. */
   readonly preparing: boolean;
   readonly inhibitDelayMaxSeconds: number;
-  /** Those that delay shutdowns. */
+  /** Inhibitors that delay shutdowns. */
   readonly inhibitors: readonly Inhibitor[];
 }
 

@@ -2,9 +2,9 @@ import { mkdir, readFile, rename, rm, writeFile } from 'node:fs/promises';
 import { uptime } from 'node:os';
 import { join } from 'node:path';
 
-/** What the agent remembers of a shutdown in progress, so that a restart of the agent does not extend it. */
+/** Record of a shutdown in progress, so that a restart of the agent does not extend it. */
 export interface ShutdownRecord {
-  /** Since the start of the boot, in seconds. No change of the wall clock affects it. */
+  /** Start of the shutdown in seconds since the boot. No change of the wall clock affects it. */
   readonly startedAtUptime: number;
   /** The kubelet terminates pods itself since the agent sent it PrepareForShutdown. */
   readonly kubeletNotified: boolean;

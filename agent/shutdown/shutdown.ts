@@ -32,17 +32,17 @@ export interface ShutdownOptions {
   readonly runDirectory: string;
 }
 
-/** For the part of the agent that reboots the host. */
+/** The state of shutdowns for the part of the agent that reboots the host. */
 export class ShutdownState {
   /** The host is about to end, no matter who has asked for it. */
   isInProgress = false;
 }
 
-/** Interval in which a shutdown in progress is looked at. */
+/** Interval in which a shutdown in progress is checked. */
 const shutdownPollMs = 1_000;
 /** Interval without a shutdown: signals of logind are read at once. */
 const idlePollMs = 60_000;
-/** While logind does not answer. */
+/** Interval of attempts while logind does not answer. */
 const unknownPollMs = 2_000;
 /** `who` of the inhibitor of the kubelet (pkg/kubelet/nodeshutdown/systemd). */
 const kubeletInhibitor = 'kubelet';

@@ -24,7 +24,7 @@ export interface FolderPaths {
   readonly holdDirectory: string;
 }
 
-/** What both folders contain. */
+/** Content of both folders. */
 export interface Manifests {
   readonly present: readonly Manifest[];
   readonly held: readonly HeldManifest[];

@@ -4,7 +4,7 @@ import type { AgentDeps } from '../deps.ts';
 
 export type NodeEvent = Pick<EventContent, 'type' | 'reason' | 'message'>;
 
-/** What happens during a long outage is still reported afterwards. */
+/** Maximum number of Events that wait for the apiserver: those of a long outage are reported after it. */
 const maxWaiting = 100;
 
 /** Records Events about the Node. Those of an outage wait for the apiserver. */

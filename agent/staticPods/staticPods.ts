@@ -81,7 +81,7 @@ const failureRetryMs = 5_000;
 const busyMs = 10_000;
 /** Changes wake the loop; this is for what no watch shows. */
 const idleMs = 300_000;
-/** While manifests are held, the maintenances are read again after this. */
+/** Interval in which the maintenances are read again while manifests are held. */
 const maintenancesMs = 30_000;
 
 /** Back-off while an Evacuation requests a pod that no maintenance targets yet. */
@@ -137,7 +137,7 @@ class StaticPods {
   #evacuations: { readonly informer: Informer<Evacuation>; readonly stop: AbortController } | undefined;
   #wake = Promise.withResolvers<void>();
   #maintenances: { readonly items: readonly NodeMaintenance[]; readonly readAtMs: number } | undefined;
-  /** By the monotonic clock. A start counts as an answer. */
+  /** Time of the last answer of an apiserver, by the monotonic clock. The start of the agent counts as one. */
   #answeredAtMs = performance.now();
   /** Number of passes in a row in which an Evacuation asked for a pod that no maintenance targets. */
   #early = 0;

@@ -5,7 +5,7 @@ import { promisify } from 'node:util';
 import { SandboxError } from '../../sandbox/errors.ts';
 import { goBuild, requireGo } from '../../sandbox/go.ts';
 import { cacheRoot } from '../../sandbox/toolchain.ts';
-import type { OperatorName } from '../target.ts';
+import type { OperatorName } from '../targetNames.ts';
 
 /** An operator that can be measured. */
 export interface BuiltOperator {

@@ -1,6 +1,7 @@
 import type { KubeObject } from '../../api/core.ts';
 import type { Resource } from '../../kube/resources.ts';
-import type { DrainRequest, OperatorName } from '../target.ts';
+import type { DrainRequest } from '../target.ts';
+import type { OperatorName } from '../targetNames.ts';
 
 /** Where the process of an operator finds what it needs outside a cluster. */
 export interface Surroundings {

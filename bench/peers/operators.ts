@@ -1,4 +1,4 @@
-import type { OperatorName } from '../target.ts';
+import type { OperatorName } from '../targetNames.ts';
 import { nodeMaintenanceOperator } from './nodeMaintenanceOperator.ts';
 import { nodeMaintenanceOrchestrator } from './nodeMaintenanceOrchestrator.ts';
 import type { Operator } from './operator.ts';

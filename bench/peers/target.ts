@@ -7,13 +7,13 @@ import { Informer } from '../../kube/informer.ts';
 import { resources } from '../../kube/resources.ts';
 import { until } from '../../sandbox/until.ts';
 import type { Attempt, DrainRequest, Target, TargetMetrics } from '../target.ts';
+import type { OperatorName } from '../targetNames.ts';
 import type { Testbed } from '../testbed.ts';
 import { warmUp } from '../warmUp.ts';
 import type { BuiltOperator } from './build.ts';
 import type { Operator } from './operator.ts';
 import { operators } from './operators.ts';
 import { OperatorProcess } from './process.ts';
-import type { OperatorName } from '../target.ts';
 
 const timeoutMs = 120_000;
 const maxInFlight = 16;

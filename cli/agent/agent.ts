@@ -8,7 +8,7 @@ import { CommandError, formatObject, print } from '../output.ts';
 
 interface KubeconfigOptions extends ClusterOptions {
   readonly namespace: string;
-  /** In hours. */
+  /** Validity of the token in hours. */
   readonly duration: number;
 }
 

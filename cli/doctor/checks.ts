@@ -16,7 +16,7 @@ import {
   userFindings,
 } from '../../domain/doctor/installation.ts';
 import { maintenanceFindings, windowFindings } from '../../domain/doctor/maintenances.ts';
-import { nodeBudgetFindings } from '../../domain/doctor/nodeBudgets.ts';
+import { nodeDisruptionBudgetFindings } from '../../domain/doctor/nodeDisruptionBudgets.ts';
 import { leaseFindings, nodeFindings } from '../../domain/doctor/nodes.ts';
 import { clockFindings, processFindings } from '../../domain/doctor/processes.ts';
 import { temporalFindings } from '../../domain/doctor/temporal.ts';
@@ -37,7 +37,7 @@ export interface Examination {
   readonly stuckAfterMs: number;
 }
 
-/** What a check needs. Each check gets its own signal, and shares the lists of objects. */
+/** Input of a check. Each check gets its own signal, and shares the lists of objects. */
 interface Context extends Examination {
   readonly kube: Kube;
   readonly objects: ClusterObjects;
@@ -213,12 +213,12 @@ async function checkEvacuators(context: Context): Promise<Finding[]> {
 }
 
 async function checkBudgets({ objects }: Context): Promise<Finding[]> {
-  const [pods, budgets, nodeBudgets] = await Promise.all([
+  const [pods, budgets, nodeDisruptionBudgets] = await Promise.all([
     objects.pods(),
     objects.budgets(),
-    objects.nodeBudgets(),
+    objects.nodeDisruptionBudgets(),
   ]);
-  return [...budgetFindings(pods, budgets), ...nodeBudgetFindings(nodeBudgets)];
+  return [...budgetFindings(pods, budgets), ...nodeDisruptionBudgetFindings(nodeDisruptionBudgets)];
 }
 
 async function checkLeases(context: Context): Promise<Finding[]> {

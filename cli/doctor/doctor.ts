@@ -11,7 +11,7 @@ import { ownRelease } from './installation.ts';
 
 interface DoctorOptions extends ClusterOptions {
   readonly namespace: string;
-  /** Milliseconds. */
+  /** Value of --stuck-after in milliseconds. */
   readonly stuckAfter: number;
   readonly output?: Structured;
 }

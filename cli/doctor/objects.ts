@@ -66,8 +66,8 @@ export class ClusterObjects {
     );
   }
 
-  nodeBudgets(): Promise<NodeDisruptionBudget[]> {
-    return this.#once('nodeBudgets', () => this.#list(resources.nodeDisruptionBudgets));
+  nodeDisruptionBudgets(): Promise<NodeDisruptionBudget[]> {
+    return this.#once('nodeDisruptionBudgets', () => this.#list(resources.nodeDisruptionBudgets));
   }
 
   nodeLeases(): Promise<Lease[]> {

@@ -72,7 +72,7 @@ async function reportedBy(objects: ClusterObjects): Promise<string[] | undefined
   return maintenances?.flatMap((one) => progressProblemOf(one)?.message ?? []);
 }
 
-/** Without permission to read Leases nothing is known about the workers, which another check says. */
+/** Lists the workers that live. Without permission to read Leases nothing is known about them, which another check reports. */
 async function liveWorkers(kube: Kube, namespace: string, signal: AbortSignal): Promise<ProcessSummary[]> {
   const { processes } = await installationOf(kube, namespace, { signal }).catch(() => ({ processes: [] }));
   return processes.filter(({ state, temporal }) => state === 'Live' && temporal !== undefined);

@@ -6,7 +6,7 @@ import type { Evacuation } from '../../api/evacuation.ts';
 import type { NodeMaintenance } from '../../api/nodeMaintenance.ts';
 import { windowMaintenancesIn } from '../../domain/windows/windowMaintenance.ts';
 import { admissionWarnings } from '../../domain/admission/maintenance.ts';
-import { type CapacityForecast, claimsToRead, forecastCapacity } from '../../domain/capacity/forecast.ts';
+import { claimsToRead, forecastCapacity } from '../../domain/capacity/forecast.ts';
 import { isCordoned } from '../../domain/common/cordon.ts';
 import { drainPlanProblems, planOf, positionOf } from '../../domain/drain/plan.ts';
 import { summaryOf } from '../../domain/leases/summary.ts';
@@ -26,7 +26,7 @@ import { selectsNode } from '../../domain/common/nodeSelector.ts';
 import type { EvictionApi } from '../../domain/common/evictionApi.ts';
 import { evacuationsByPod } from '../../domain/evacuation/evacuation.ts';
 import { mayHaveRequests } from '../../domain/evacuation/serving.ts';
-import { type Preview, type PreviewedPod, previewDrain } from '../../domain/drain/preview.ts';
+import { type PreviewedPod, previewDrain } from '../../domain/drain/preview.ts';
 import { readAgentLease } from '../../kube/agentLease.ts';
 import { forEachBounded } from '../../kube/bounded.ts';
 import { isKubeError } from '../../kube/errors.ts';
@@ -43,7 +43,7 @@ import { readDocument, readDrainPlan } from './files.ts';
 import { getMaintenance, maintenanceName, permittedToRead, titleOf } from './maintenances.ts';
 import { type ChosenNodes, chosenNodes } from './nodes.ts';
 import { formatObject, print, CommandError, type Structured, UsageError } from '../output.ts';
-import { planLines } from './planView.ts';
+import { planLines, type PlanReport } from './planView.ts';
 import { printWorkflowLinks, printStartFormLink, type UiOptions } from './temporalUi.ts';
 
 interface PlanOptions extends ClusterOptions, UiOptions {
@@ -53,24 +53,6 @@ interface PlanOptions extends ClusterOptions, UiOptions {
   readonly check?: boolean;
   readonly namespace: string;
   readonly output?: Structured | 'wide';
-}
-
-/** The effect of a drain, as text or for scripts. */
-export interface PlanReport extends Preview {
-  readonly nodes: readonly string[];
-  /** Nodes whose maintenance Lease another client holds: the drain would wait for them. */
-  readonly held: readonly { readonly node: string; readonly holder: string }[];
-  /** Warnings about the nodes and other maintenances. */
-  readonly warnings: readonly string[];
-  /** Whether workers register the evacuator of Deployments for pods without evacuators. Missing if it is not known. */
-  readonly deploymentRegistration?: DeploymentRegistration;
-  /** By which API workers drain. Missing for Evacuations, or if it is not known. */
-  readonly evictionApi?: EvictionApi;
-  /** Whether the pods fit on other nodes. Missing if reading all pods of the cluster takes too long. */
-  readonly capacity?: CapacityForecast & {
-    /** Number of claims whose volumes could not be read, and were not compared with nodes. */
-    readonly unreadClaims: number;
-  };
 }
 
 /** kubectl maintenance plan */

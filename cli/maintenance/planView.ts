@@ -1,17 +1,37 @@
 import { listed } from '../../domain/common/names.ts';
-import { forecastText } from '../../domain/capacity/forecast.ts';
+import { type CapacityForecast, forecastText } from '../../domain/capacity/forecast.ts';
+import type { EvictionApi } from '../../domain/common/evictionApi.ts';
 import { numbered } from '../../domain/common/text.ts';
 import {
   isBypassed,
   isStuck,
   NoteReason,
   type PodPreview,
+  type Preview,
   type TierPreview,
 } from '../../domain/drain/preview.ts';
 import { BlockerReason } from '../../domain/evacuation/blocker.ts';
+import type { DeploymentRegistration } from '../../domain/leases/processSummary.ts';
 import { escapeForTerminal } from '../output.ts';
 import { type Column, table } from '../terminal/table.ts';
-import type { PlanReport } from './plan.ts';
+
+/** The effect of a drain, as text or for scripts. */
+export interface PlanReport extends Preview {
+  readonly nodes: readonly string[];
+  /** Nodes whose maintenance Lease another client holds: the drain would wait for them. */
+  readonly held: readonly { readonly node: string; readonly holder: string }[];
+  /** Warnings about the nodes and other maintenances. */
+  readonly warnings: readonly string[];
+  /** Whether workers register the evacuator of Deployments for pods without evacuators. Missing if it is not known. */
+  readonly deploymentRegistration?: DeploymentRegistration;
+  /** API by which workers drain. Missing for Evacuations, or if it is not known. */
+  readonly evictionApi?: EvictionApi;
+  /** Whether the pods fit on other nodes. Missing if reading all pods of the cluster takes too long. */
+  readonly capacity?: CapacityForecast & {
+    /** Number of claims whose volumes could not be read, and were not compared with nodes. */
+    readonly unreadClaims: number;
+  };
+}
 
 /** Larger groups of similar pods are printed as one row. */
 const maxUngrouped = 3;

@@ -12,7 +12,7 @@ const maxInputLength = 1_500;
 
 /** Base URL of the Temporal UI. */
 export interface UiOptions {
-  /** As the user wrote it. */
+  /** The URL as the user wrote it. */
   readonly temporalUi?: string;
 }
 

@@ -127,7 +127,7 @@ export class Watching {
     return all.map(({ lastError }) => lastError).find((error) => error !== undefined);
   }
 
-  /** Without names, restricts the scope to the current maintenances. Returns the number of those beyond the limit. */
+  /** Restricts the scope to the current maintenances unless names were given. Returns the number of those beyond the limit. */
   pinNames(): number {
     if (this.#scope.names !== undefined) return 0;
     const names = this.maintenances().map(({ metadata }) => metadata.name);

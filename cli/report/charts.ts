@@ -116,7 +116,7 @@ function itemsOf(rows: readonly TimelineRow[]) {
 }
 
 const minBarWidth = 3;
-/** Of a letter on average. */
+/** Average width of a letter. */
 const letterWidth = 6.6;
 
 function drawItem(

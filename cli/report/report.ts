@@ -1,7 +1,7 @@
 import type { Command } from 'commander';
 import type { KubeObject } from '../../api/core.ts';
 import type { MaintenanceWindow } from '../../api/maintenanceWindow.ts';
-import { FIELD_MANAGER, MAINTENANCE_WINDOW, WINDOW_LABEL } from '../../api/names.ts';
+import { FIELD_MANAGER, MAINTENANCE_WINDOW } from '../../api/names.ts';
 import type { NodeMaintenance } from '../../api/nodeMaintenance.ts';
 import { isCompleted } from '../../domain/common/stage.ts';
 import { evacuationsByPod } from '../../domain/evacuation/evacuation.ts';
@@ -17,6 +17,7 @@ import type { Kube } from '../../kube/client.ts';
 import { errorMessage, isKubeError } from '../../kube/errors.ts';
 import { type KubeEvent, type RawPod, resources } from '../../kube/resources.ts';
 import { trimPod } from '../../kube/transform.ts';
+import { readWindowMaintenances } from '../../kube/windowObjects.ts';
 import { type ClusterOptions, withCluster } from '../cluster.ts';
 import { claimedNames } from '../clusterClaim.ts';
 import { readRequests } from '../maintenance/evictionRequests.ts';
@@ -239,9 +240,8 @@ function timesOf({ firstTimestamp, lastTimestamp, metadata }: KubeEvent) {
 async function reportOfWindow(facts: Facts, actions: readonly RecordedAction[]): Promise<Report> {
   const { subject, kube, object, runs, unread } = facts;
   const { name } = subject;
-  const labelSelector = `${WINDOW_LABEL}=${name}`;
   const [maintenances, budgets] = await Promise.all([
-    ifPermitted('NodeMaintenances', kube.list(resources.nodeMaintenances, { labelSelector }), unread),
+    ifPermitted('NodeMaintenances', readWindowMaintenances(kube, [name]), unread),
     ifPermitted('NodeDisruptionBudgets', kube.list(resources.nodeDisruptionBudgets), unread),
   ]);
   return windowReport({
@@ -249,7 +249,7 @@ async function reportOfWindow(facts: Facts, actions: readonly RecordedAction[]):
     nowMs: kube.now().getTime(),
     runs,
     window: object as MaintenanceWindow | undefined,
-    maintenances: windowMaintenancesOf(name, maintenances?.items ?? []),
+    maintenances: windowMaintenancesOf(name, maintenances ?? []),
     budgets: budgets?.items ?? [],
     actions,
     unread,

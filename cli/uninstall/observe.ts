@@ -32,7 +32,7 @@ import { installedObjects } from './installedObjects.ts';
 
 const concurrentReads = 32;
 const partOfLabel = 'app.kubernetes.io/part-of=node-maintenance';
-/** Those of an installation that do not depend on where it is installed. */
+/** Namespaces of an installation that do not depend on where it is installed. */
 const otherNamespaces: readonly string[] = [AGENT_LEASE_NAMESPACE, NODE_LEASE_NAMESPACE, WORK_NAMESPACE];
 
 /** Reads everything that node maintenance can have left in the cluster. */
@@ -213,7 +213,7 @@ async function withContents(kube: Kube, namespace: InstalledObject): Promise<Ins
   return { ...namespace, contents: lists.flat().filter((one) => !isMadeByKubernetes(one)) };
 }
 
-/** What a controller creates goes with its owner. */
+/** Reports whether Kubernetes created the object: the objects of a controller are deleted with their owners. */
 function isMadeByKubernetes({ kind, metadata }: InstalledNamespace['contents'][number]): boolean {
   if (metadata.ownerReferences?.some(({ controller }) => controller === true) === true) return true;
   return (

@@ -28,7 +28,7 @@ const objects = [
   resources.nodeDisruptionBudgets,
 ] as Resource[];
 
-/** What an uninstallation reads and writes. */
+/** Permissions for everything that an uninstallation reads and writes. */
 const rules: readonly AccessRule[] = [
   ...objects.map((resource) => rule(resource, ['list', 'patch', 'delete'])),
   ...[resources.maintenanceWindows, resources.evacuations, resources.nodeDisruptionBudgets].map((resource) =>

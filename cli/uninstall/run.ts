@@ -13,13 +13,13 @@ interface Uninstallation {
   readonly temporal: Temporal | undefined;
   /** Observes, and decides what is left to do. */
   readonly plan: () => Promise<UninstallItem[]>;
-  /** Of each phase; 0 disables it. */
+  /** Timeout of each phase; 0 disables it. */
   readonly timeoutMs: number;
 }
 
 const concurrentWrites = 16;
 const pollMs = 500;
-/** What was started at the last moment, such as a run, is found in another round. */
+/** Maximum number of rounds: a later one finds what was started at the last moment, such as a run. */
 const maxRounds = 3;
 
 /** Carries out the phases in order, each until nothing of it is left to do. Returns what stays. */
@@ -35,7 +35,7 @@ export async function carryOut(uninstallation: Uninstallation): Promise<Uninstal
   }
 }
 
-/** What stays in a Temporal that does not answer is known from the objects, which are gone at the end. */
+/** Returns the items that stay in a Temporal that does not answer. They are known from the objects, which are gone at the end. */
 function leftInTemporal(items: readonly UninstallItem[]): UninstallItem[] {
   return items.filter((item) => isOfTemporal(item) && !isPending(item));
 }

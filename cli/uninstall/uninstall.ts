@@ -23,7 +23,7 @@ interface UninstallOptions extends ClusterOptions, UninstallChoices {
   readonly plan: boolean;
   readonly yes: boolean;
   readonly namespace?: string;
-  /** Milliseconds. */
+  /** Value of --timeout in milliseconds. */
   readonly timeout: number;
   readonly output?: Structured;
 }

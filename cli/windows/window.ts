@@ -20,7 +20,7 @@ import {
 import type { JsonPatchOperation, Kube } from '../../kube/client.ts';
 import { isKubeError } from '../../kube/errors.ts';
 import { resources } from '../../kube/resources.ts';
-import { annotateWindowMaintenance, readWorkJob } from '../../kube/windowObjects.ts';
+import { annotateWindowMaintenance, readWindowMaintenances, readWorkJob } from '../../kube/windowObjects.ts';
 import { type ClusterOptions, withCluster } from '../cluster.ts';
 import { permitted } from '../maintenance/maintenances.ts';
 import { outputOption } from '../options.ts';
@@ -104,7 +104,7 @@ function actionOf<Options extends WindowOptions>(act: Act<Options>, remedy = win
   };
 }
 
-/** As a flag that is repeated, or a list with commas: no name contains one. */
+/** Adds names of nodes from a flag that may be repeated, or contain a list with commas: no name contains one. */
 function nodeNames(text: string, given: readonly string[] = []): string[] {
   const names = text.split(',');
   // Without names, a request is about all nodes.
@@ -147,8 +147,8 @@ async function advance(
   { metadata }: MaintenanceWindow,
   { node = [] }: NodeOptions,
 ): Promise<string> {
-  const { items } = await kube.list(resources.nodeMaintenances);
-  const maintenances = windowMaintenancesOf(metadata.name, items).filter(({ maintenance }) =>
+  const existing = await readWindowMaintenances(kube, [metadata.name]);
+  const maintenances = windowMaintenancesOf(metadata.name, existing).filter(({ maintenance }) =>
     canAdvance(maintenance),
   );
   const chosen = node.map((name) => {

@@ -12,7 +12,7 @@ import { getWindow, windowTitleOf } from './windowObjects.ts';
 /** A request to the opening of a window. */
 interface WindowRequest {
   readonly annotation: WindowRequestAnnotation;
-  /** Of the command. */
+  /** Verb of the command. */
   readonly verb: string;
   readonly nodes?: readonly string[];
 }
@@ -48,7 +48,7 @@ function notOpen({ metadata, status }: MaintenanceWindow, { verb }: WindowReques
 interface PendingRequest extends WindowRequest {
   readonly runId: string;
   readonly timeoutMs: number;
-  /** In milliseconds, as `performance.now()`. */
+  /** Deadline in milliseconds, as `performance.now()`. */
   readonly deadline: number;
 }
 

@@ -9,9 +9,9 @@ import { temporalTimeoutMs, connectTemporal, type Temporal } from '../temporal.t
 export interface Polls {
   readonly workflow?: string;
   readonly activity?: string;
-  /** For the activities that have a task queue of their own because they last. */
+  /** Last poll for the long-running activities, which have a task queue of their own. */
   readonly longRunning?: string;
-  /** For the deliveries of notifications, which also have one; only workers with an endpoint poll it. */
+  /** Last poll for the deliveries of notifications, which also have one; only workers with an endpoint poll it. */
   readonly notification?: string;
 }
 

@@ -37,7 +37,7 @@ async function requested(cluster: ConformanceCluster) {
 
 const promise = (rule: string, run: Check['run']): Check => ({ subject: 'controller', rule, run });
 
-/** What the KEP and the types promise of the controller of EvictionRequests. */
+/** Promises of the KEP and of the types about the controller of EvictionRequests. */
 export const controllerPromises: readonly Check[] = [
   promise('one Eviction for a pod is made from many requests, and all of them own it', async (cluster) => {
     const pod = await cluster.pod({ responders });

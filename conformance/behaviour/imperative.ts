@@ -39,7 +39,7 @@ function daemonSet(namespace: string, name: string): KubeObject {
   return { apiVersion: 'apps/v1', kind: 'DaemonSet', metadata: { name, namespace }, spec } as KubeObject;
 }
 
-/** What the KEP promises of imperative-eviction.k8s.io/evictor. */
+/** Promises of the KEP about imperative-eviction.k8s.io/evictor. */
 export const imperativePromises: readonly Check[] = [
   promise('evicts a pod without other responders, by its UID', async (cluster) => {
     const pod = await cluster.pod();

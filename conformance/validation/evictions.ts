@@ -77,7 +77,7 @@ const finalWith =
     return cluster.write(final, change(cluster) as EvictionStatus);
   };
 
-/** What the apiserver checks of the status of an Eviction. */
+/** Rules by which the apiserver checks the status of an Eviction. */
 export const evictionRules: readonly Check[] = [
   ...['Failed', 'TargetEvicted'].map((type) =>
     validation({

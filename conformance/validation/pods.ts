@@ -13,7 +13,7 @@ const field = 'spec.evictionResponders';
 const many = (count: number) =>
   Array.from({ length: count }, (_, i) => ({ name: `example.com/r-${i}`, priority: 1_000 + i }));
 
-/** What the apiserver checks of `Pod.spec.evictionResponders`, and of the rights of users. */
+/** Rules by which the apiserver checks `Pod.spec.evictionResponders`, and the rights of users. */
 export const podRules: readonly Check[] = [
   validation({
     rule: 'Pod .spec.evictionResponders has at most 10 items with different names',

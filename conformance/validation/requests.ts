@@ -35,7 +35,7 @@ const withTarget = (pod: object) =>
 const withRequester = (requester?: string) => created((spec) => ({ ...spec, requester }));
 const requester = 'spec.requester';
 
-/** What the apiserver checks of an EvictionRequest. */
+/** Rules by which the apiserver checks an EvictionRequest. */
 export const requestRules: readonly Check[] = [
   validation({
     rule: 'EvictionRequest .spec.target.pod names the pod, and its UID in the form 8-4-4-4-12',

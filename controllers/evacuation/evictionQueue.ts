@@ -44,7 +44,7 @@ interface InFlightEviction extends PendingEviction {
   isCounted: boolean;
 }
 
-/** That a budget did not allow an eviction, although its observed status did. */
+/** An eviction that a budget did not allow, although its observed status did. */
 interface Rejection {
   /** The version of the budget when the eviction was admitted. */
   resourceVersion: string | undefined;
@@ -60,7 +60,7 @@ const slowResponseMs = 100;
 /** After a rejection, no eviction of the budget is admitted until the budget changes, or for this long. */
 const rejectionBackOffMs = 10_000;
 
-/** What a controller that evicts pods needs of the queue. The key is that of the object that requests the eviction. */
+/** The part of the queue that a controller needs to evict pods. The key is that of the object that requests the eviction. */
 export interface EvictionSlots {
   admit(key: string, pod: Pod): Admission;
   accepted(key: string): void;

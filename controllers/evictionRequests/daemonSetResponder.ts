@@ -14,7 +14,7 @@ interface Deps {
   readonly cluster: FencedCluster;
   readonly view: EvictionView;
   readonly log: Log;
-  /** Time between two looks at the maintenances of a node; 5 s unless given. */
+  /** Time between two checks of the maintenances of a node; 5 s unless given. */
   readonly intervalMs?: number | undefined;
 }
 

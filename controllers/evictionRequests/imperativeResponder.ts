@@ -60,9 +60,9 @@ const workers = 24;
 const rejectedBackOff = { firstMs: 30_000, capMs: 900_000 };
 /** A pod that is evicted is usually gone before a heartbeat says that it terminates. */
 const terminationReportMs = 20_000;
-/** Longest time between two looks at an Eviction. */
+/** Longest time between two checks of an Eviction. */
 const maxIntervalMs = 60_000;
-/** Delay before the next look at an object that exists, and that the informer does not show yet. */
+/** Delay before the next check of an object that exists, and that the informer does not show yet. */
 const retryMs = 1_000;
 /** No name of a namespace contains a colon. */
 const prefix = 'eviction:';
@@ -247,7 +247,7 @@ export class ImperativeResponder {
     await writeResponder(kube, eviction, withCompletion(status, { message, now: kube.now() }));
   }
 
-  /** Reports what the eviction waits for. Returns when to look again. */
+  /** Reports what the eviction waits for. Returns when to check again. */
   async #report(
     { eviction, status }: Assignment,
     message: string,

@@ -20,7 +20,7 @@ export interface ClosedRun {
   /** Name of its NodeMaintenance. */
   name: string;
   runId: string;
-  /** What happened to it, as the predicate of a sentence. */
+  /** End of the run, as the predicate of a sentence. */
   ending: string;
   /** It failed or timed out by itself. */
   hasFailed: boolean;

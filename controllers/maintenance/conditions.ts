@@ -1,10 +1,10 @@
 import { isDeepStrictEqual } from 'node:util';
-import { FIELD_MANAGER } from '../../api/names.ts';
 import type { NodeMaintenance } from '../../api/nodeMaintenance.ts';
 import { type ConditionFacts, withCondition } from '../../domain/common/conditions.ts';
 import { emptyStatus } from '../../domain/maintenance/status.ts';
 import type { Kube } from '../../kube/client.ts';
 import { ignoreNotFound } from '../../kube/errors.ts';
+import { writeMaintenanceStatus } from '../../kube/maintenanceStatus.ts';
 import { resources } from '../../kube/resources.ts';
 import { retryOnConflict } from '../../kube/retryOnConflict.ts';
 
@@ -27,11 +27,7 @@ export async function publishCondition(
     const conditions = withCondition(before.conditions, facts, now.toISOString());
     if (isDeepStrictEqual(conditions, before.conditions)) return false;
     const status = latest.status === undefined ? { ...emptyStatus, conditions } : { conditions };
-    const body = { metadata: { uid, resourceVersion: latest.metadata.resourceVersion }, status };
-    const options = { subresource: 'status', fieldManager: FIELD_MANAGER };
-    const patched = await kube
-      .mergePatch(resources.nodeMaintenances, { name }, body, options)
-      .catch(ignoreNotFound);
+    const patched = await writeMaintenanceStatus(kube, latest.metadata, status).catch(ignoreNotFound);
     return patched !== undefined;
   });
 }

@@ -1,4 +1,3 @@
-import { FIELD_MANAGER } from '../../api/names.ts';
 import type { NodeMaintenance } from '../../api/nodeMaintenance.ts';
 import { type ConditionFacts, withCondition } from '../../domain/common/conditions.ts';
 import { progressingCondition, progressProblemOf } from '../../domain/maintenance/progressing.ts';
@@ -7,7 +6,7 @@ import type { FencedCluster } from '../../kube/cluster.ts';
 import { ignoreNotFound } from '../../kube/errors.ts';
 import type { EventRecorder } from '../../kube/events.ts';
 import type { Log } from '../../kube/log.ts';
-import { resources } from '../../kube/resources.ts';
+import { writeMaintenanceStatus } from '../../kube/maintenanceStatus.ts';
 import { type Requeue, WorkQueue } from '../../kube/workQueue.ts';
 import type { TemporalAvailability } from '../temporalAvailability.ts';
 
@@ -79,11 +78,9 @@ async function reconcile(deps: Deps, name: string): Promise<Requeue | undefined>
 
 async function publish(
   { kube }: FencedCluster,
-  { metadata: { name, uid, resourceVersion }, status = emptyStatus }: Readonly<NodeMaintenance>,
+  { metadata, status = emptyStatus }: Readonly<NodeMaintenance>,
   facts: ConditionFacts,
 ): Promise<void> {
   const conditions = withCondition(status.conditions, facts, kube.now().toISOString());
-  const body = { metadata: { uid, resourceVersion }, status: { conditions } };
-  const options = { subresource: 'status', fieldManager: FIELD_MANAGER };
-  await kube.mergePatch(resources.nodeMaintenances, { name }, body, options);
+  await writeMaintenanceStatus(kube, metadata, { conditions });
 }

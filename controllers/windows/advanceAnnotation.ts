@@ -1,4 +1,4 @@
-import { FIELD_MANAGER, WINDOW_LABEL, WindowAnnotation } from '../../api/names.ts';
+import { WINDOW_LABEL, WindowAnnotation } from '../../api/names.ts';
 import type { NodeMaintenance } from '../../api/nodeMaintenance.ts';
 import { type ConditionFacts, withCondition } from '../../domain/common/conditions.ts';
 import { stageOf } from '../../domain/common/stage.ts';
@@ -23,8 +23,13 @@ import type { EventRecorder } from '../../kube/events.ts';
 import type { JobPermission } from '../../kube/jobPermission.ts';
 import { kubeletRenewTimeMs } from '../../kube/kubeletLease.ts';
 import type { Log } from '../../kube/log.ts';
+import { writeMaintenanceStatus } from '../../kube/maintenanceStatus.ts';
 import { resources } from '../../kube/resources.ts';
-import { annotateWindowMaintenance, readWorkJob } from '../../kube/windowObjects.ts';
+import {
+  annotateWindowMaintenance,
+  completeWindowMaintenance,
+  readWorkJob,
+} from '../../kube/windowObjects.ts';
 import { type Requeue, WorkQueue } from '../../kube/workQueue.ts';
 
 interface Deps {
@@ -111,26 +116,20 @@ async function decide(
 
 async function recordResult(
   { cluster: { kube } }: Deps,
-  { metadata: { name, uid, resourceVersion }, status }: Readonly<NodeMaintenance>,
+  { metadata, status }: Readonly<NodeMaintenance>,
   result: ConditionFacts,
 ): Promise<void> {
   const { conditions } = status ?? emptyStatus;
   const now = kube.now().toISOString();
   // The decision is based on this version of the object.
-  const metadata = { uid, resourceVersion };
-  const body = { metadata, status: { conditions: withCondition(conditions, result, now) } };
-  const options = { subresource: 'status', fieldManager: FIELD_MANAGER };
-  await kube.mergePatch(resources.nodeMaintenances, { name }, body, options);
+  await writeMaintenanceStatus(kube, metadata, { conditions: withCondition(conditions, result, now) });
 }
 
 async function uncordonIfClosed(deps: Deps, found: WindowMaintenance): Promise<Requeue | undefined> {
   const { windows, kube } = deps.cluster;
   const isOpen = windows.get(found.window)?.status?.active !== undefined;
   if (isOpen || !(await canUncordon(deps, found))) return { requeueAfterMs: requeueNotReadyMs };
-  const { name, uid } = found.maintenance.metadata;
-  const body = { metadata: { uid }, spec: { stage: 'Complete' } };
-  const options = { fieldManager: FIELD_MANAGER };
-  await kube.mergePatch(resources.nodeMaintenances, { name }, body, options).catch(ignoreNotFound);
+  await completeWindowMaintenance(kube, found.maintenance).catch(ignoreNotFound);
   return undefined;
 }
 

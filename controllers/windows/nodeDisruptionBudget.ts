@@ -1,5 +1,5 @@
 import { isDeepStrictEqual } from 'node:util';
-import { FIELD_MANAGER, NODE_DISRUPTION_BUDGET_NAME, WINDOW_LABEL } from '../../api/names.ts';
+import { FIELD_MANAGER, NODE_DISRUPTION_BUDGET_NAME } from '../../api/names.ts';
 import type { KubeObject } from '../../api/core.ts';
 import {
   DEFAULT_NODE_DISRUPTION_BUDGET,
@@ -19,6 +19,7 @@ import { forEachBounded } from '../../kube/bounded.ts';
 import { ignoreNotFound, isKubeError } from '../../kube/errors.ts';
 import type { Log } from '../../kube/log.ts';
 import { resources } from '../../kube/resources.ts';
+import { readWindowMaintenances } from '../../kube/windowObjects.ts';
 import { type Requeue, WorkQueue } from '../../kube/workQueue.ts';
 
 /** The status is written at most once in this time, however many nodes change at once. */
@@ -91,11 +92,11 @@ async function removeAbandonedReservations(
   const budget = newest.items.find(({ metadata }) => metadata.name === NODE_DISRUPTION_BUDGET_NAME);
   const [existing, inProgress] = await Promise.all([
     kube.list(resources.maintenanceWindows),
-    kube.list(resources.nodeMaintenances, { labelSelector: WINDOW_LABEL }),
+    readWindowMaintenances(kube),
   ]);
   if (budget === undefined) return;
   const before = reservationsIn([budget]);
-  const abandoned = abandonedIn(before, { windows: existing.items, maintenances: inProgress.items });
+  const abandoned = abandonedIn(before, { windows: existing.items, maintenances: inProgress });
   if (abandoned.length === 0) return;
   const { uid, resourceVersion } = budget.metadata;
   const reservations = before.filter((one) => !abandoned.includes(one));

@@ -1,5 +1,5 @@
 import type { Node } from '../../api/core.ts';
-import { RebootAnnotation, WINDOW_LABEL } from '../../api/names.ts';
+import { RebootAnnotation } from '../../api/names.ts';
 import type { NodeMaintenance } from '../../api/nodeMaintenance.ts';
 import { hasRebootRequest, isRebootWanted } from '../../domain/windows/rebootRequest.ts';
 import { windowMaintenanceOf, workTypeOf } from '../../domain/windows/windowMaintenance.ts';
@@ -7,6 +7,7 @@ import type { FencedCluster } from '../../kube/cluster.ts';
 import type { Log } from '../../kube/log.ts';
 import { annotateReboot } from '../../kube/nodeReboots.ts';
 import { resources } from '../../kube/resources.ts';
+import { readWindowMaintenances } from '../../kube/windowObjects.ts';
 import { type Requeue, WorkQueue } from '../../kube/workQueue.ts';
 
 interface Deps {
@@ -65,8 +66,7 @@ async function reconcile({ cluster, log }: Deps, name: string): Promise<Requeue 
   // The informers may not show what the request is based on. Its maintenance is recorded before the Node is annotated.
   const node = await kube.get(resources.nodes, { name });
   if (node === undefined) return undefined;
-  const { items } = await kube.list(resources.nodeMaintenances, { labelSelector: WINDOW_LABEL });
-  if (isKept(node, items)) return undefined;
+  if (isKept(node, await readWindowMaintenances(kube))) return undefined;
   const { Requested, Started } = RebootAnnotation;
   const isWithdrawn = await annotateReboot(kube, node, { [Requested]: null, [Started]: null });
   if (!isWithdrawn) return { requeueAfterMs: retryMs };

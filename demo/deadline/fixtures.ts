@@ -26,7 +26,7 @@ export const ledger: Workload = {
 export const workloads: readonly Workload[] = [shop, ledger];
 export const podsThatMove = workloads.reduce((total, { replicas }) => total + replicas, 0);
 
-/** Between the deletion of the shop and the deadline, the volume of the ledger is detached. */
+/** Grace periods of the pods. The volume of the ledger is detached between the deletion of the shop and the deadline. */
 export const shopGraceSeconds = 15;
 export const ledgerGraceSeconds = 25;
 

@@ -8,10 +8,10 @@ import { node } from './fixtures.ts';
  * Kubernetes creates the VolumeAttachment, and deletes it when the pod has left.
  */
 
-/** By its finalizer, the external-attacher of a CSI driver delays the end of an attachment until the volume is detached. */
+/** Finalizer by which the external-attacher of a CSI driver delays the end of an attachment until the volume is detached. */
 const attacherFinalizer = 'external-attacher/csi-example-com';
 
-/** As kubelets do, so that the controller attaches the volumes of the node. */
+/** Annotates the node as its kubelet would, so that the controller attaches the volumes of the node. */
 export async function letControllerAttach({ kube }: Environment): Promise<void> {
   const annotations = { 'volumes.kubernetes.io/controller-managed-attach-detach': 'true' };
   await kube.mergePatch(resources.nodes, { name: node }, { metadata: { annotations } });

@@ -70,7 +70,7 @@ export function compare(
 /** Counts the changes of drain targets in the status, and lists those that reduced them. */
 export interface TargetRecord {
   changes: number;
-  /** For example `maintenance-a on one: from Default 10000 to Default 5000`. */
+  /** Reductions, such as `maintenance-a on one: from Default 10000 to Default 5000`. */
   reductions: string[];
 }
 

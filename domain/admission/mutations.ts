@@ -11,7 +11,7 @@ import { targetsPod } from '../drain/targets.ts';
 import { gatesInEffect, policiesOf } from '../readiness/gates.ts';
 
 /**
- * What the MutatingAdmissionPolicies of deploy/ decide, for apiservers that do not serve them (docs/adr/0047). The conditions of a policy that
+ * Decides what the MutatingAdmissionPolicies of deploy/ decide, for apiservers that do not serve them (docs/adr/0047). The conditions of a policy that
  * only read the request are conditions of its webhook, and are not repeated here.
  */
 

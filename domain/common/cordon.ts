@@ -18,7 +18,7 @@ export function isCordonedByMaintenance(node: Node & Managed): boolean {
 
 const unschedulable = ['f:spec', 'f:unschedulable'];
 
-/** Reports whether another client has cordoned the node, as the apiserver knows. False for a node from an informer, which does not tell. */
+/** Reports whether another client has cordoned the node, as the apiserver knows. False for a node from an informer, which has no managed fields. */
 export function isCordonedByAnother(node: Node & Managed): boolean {
   return isCordoned(node) && isManagedByOthers(node, FIELD_MANAGER, unschedulable);
 }

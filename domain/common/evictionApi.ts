@@ -1,4 +1,4 @@
-/** Which API requests that pods leave: Evacuations, EvictionRequests of lifecycle.k8s.io, or these where a controller serves them. */
+/** APIs by which pods are asked to leave: Evacuations, EvictionRequests of lifecycle.k8s.io, or these where a controller serves them. */
 export const evictionApis = ['evacuation', 'lifecycle', 'auto'] as const;
 export type EvictionApi = (typeof evictionApis)[number];
 

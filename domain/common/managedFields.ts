@@ -1,4 +1,4 @@
-/** Who wrote which fields of an object: `metadata.managedFields`, as far as this project reads it. */
+/** Functions that find out which client wrote which fields of an object: `metadata.managedFields`, as far as this project reads it. */
 
 interface ManagedFields {
   manager?: string;
@@ -21,7 +21,7 @@ export function isManagedBy({ metadata }: Managed, manager: string, path: readon
 /** The apiserver keeps the latest ten managers of updates, and puts the fields of earlier ones under this name. */
 const unknownManager = 'ancient-changes';
 
-/** Reports whether others have set the field at this path, and the manager has not. False if the managed fields do not tell. */
+/** Reports whether others have set the field at this path, and the manager has not. False if the managed fields do not show it. */
 export function isManagedByOthers(object: Managed, manager: string, path: readonly string[]): boolean {
   const owners = managersOf(object, [path]).map((owner) => owner.manager);
   return owners.length > 0 && !owners.includes(manager) && !owners.includes(unknownManager);

@@ -4,7 +4,7 @@
  */
 export type MutatingPolicies = 'Installed' | 'NotInstalled' | 'NotServed';
 
-/** What is weaker for maintenances while webhooks replace policies and no admission server runs (docs/reference/compatibility.md). */
+/** Guarantees for maintenances that are missing while webhooks replace policies and no admission server runs (docs/reference/compatibility.md). */
 export const weakerForMaintenances = [
   'nobody but the worker creates or changes maintenances',
   'a pod of a DaemonSet returns to a drained node, and is evacuated again',

@@ -42,7 +42,7 @@ export function namesOnly({ nodeSelectorTerms }: NodeSelector): string[] | undef
 
 type ValueOf = (node: SelectableNode) => string | undefined;
 
-/** What a requirement compares. core/v1 supports no field but metadata.name. */
+/** The subject that a requirement compares. core/v1 supports no field but metadata.name. */
 type Subject = { kind: 'Name' } | { kind: 'Label'; key: string } | { kind: 'UnknownField' };
 
 interface Requirement {

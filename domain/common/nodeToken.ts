@@ -1,4 +1,4 @@
-/** What a token of a ServiceAccount that is bound to a Node says about itself. */
+/** Claims of a token of a ServiceAccount that is bound to a Node. */
 export interface NodeTokenClaims {
   readonly namespace: string;
   readonly serviceAccount: string;

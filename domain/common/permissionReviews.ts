@@ -16,7 +16,7 @@ interface ReviewedNode {
 /** How long an answer is valid. */
 export interface ReviewTiming {
   readonly validMs: number;
-  /** For a node on which something was started: its permission only decides whether more is started. */
+  /** The same for a node on which something was started: its permission only decides whether more is started. */
   readonly startedValidMs: number;
 }
 

@@ -78,7 +78,7 @@ export function countsForEveryNode(record: string | undefined): boolean {
   return record === undefined || record.startsWith(everyNode);
 }
 
-/** What the permission of the requester means for a node. */
+/** The consequence of the requester's permission for a node. */
 export const NodeDecision = {
   /** The object may change the node. */
   Proceed: 'Proceed',

@@ -17,7 +17,7 @@ export function transitionProblem(from: NodeMaintenanceStage, to: NodeMaintenanc
   return `stage cannot go from ${from} back to ${to}: choose ${allowed.join(' or ')}`;
 }
 
-/** What a user asks for: the next stage, or `to`; with `from`, only if the maintenance is in that stage. */
+/** A user's request for the next stage, or `to`; with `from`, only if the maintenance is in that stage. */
 export interface AdvanceRequest {
   to?: NodeMaintenanceStage | undefined;
   from?: NodeMaintenanceStage | undefined;

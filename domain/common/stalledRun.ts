@@ -54,7 +54,7 @@ export interface StalledInput {
   nowMs: number;
 }
 
-/** What to do with a run whose workflow task fails again and again. */
+/** Decision about a run whose workflow task fails again and again. */
 export type StalledDecision =
   | { kind: 'Report'; facts: ConditionFacts }
   /** The condition is written before the run is terminated, so that the time starts again with the next run. */

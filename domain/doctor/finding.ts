@@ -1,6 +1,6 @@
 import { numbered } from '../common/text.ts';
 
-/** What `kubectl maintenance doctor` examines, in the order of its report. */
+/** Checks of `kubectl maintenance doctor`, in the order of its report. */
 export const CheckName = {
   Kubernetes: 'kubernetes',
   Installation: 'installation',
@@ -31,9 +31,9 @@ export interface Finding {
   readonly result: FindingResult;
   /** A sentence without a full stop. */
   readonly message: string;
-  /** What to do; absent if the result is ok. */
+  /** The next step for the user; absent if the result is ok. */
   readonly remedy?: string;
-  /** As kubectl writes it, such as `nodemaintenance/rack-7` or `evacuation/shop/web-1`. */
+  /** The object as kubectl writes it, such as `nodemaintenance/rack-7` or `evacuation/shop/web-1`. */
   readonly object?: string;
 }
 

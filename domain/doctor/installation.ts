@@ -9,7 +9,7 @@ export function kubernetesFindings({
   version,
   policies,
 }: {
-  /** Such as `v1.37.1`. */
+  /** Version of the apiserver, such as `v1.37.1`. */
   version: string;
   /** Undefined if the user may not read them. */
   policies: MutatingPolicies | undefined;
@@ -44,7 +44,7 @@ export interface InstallationFacts {
   namespace: string;
   /** Number of compared objects: CRDs, policies, webhook configurations. */
   compared: number;
-  /** Such as `ValidatingAdmissionPolicy x is missing` and `ValidatingAdmissionPolicy y of release 0.2.0`. */
+  /** Differences, such as `ValidatingAdmissionPolicy x is missing` and `ValidatingAdmissionPolicy y of release 0.2.0`. */
   differing: readonly string[];
   /** Why processes of this release do not start with what is installed. */
   problems: readonly string[];
@@ -84,12 +84,12 @@ export function installationFindings({
   return [warning(message, applyRemedy)];
 }
 
-/** What a ServiceAccount may not do, as access reviews say. */
+/** Permissions that a ServiceAccount lacks, according to access reviews. */
 export interface AccountPermissions {
   account: string;
   /** Reviewed requests. */
   reviewed: number;
-  /** Such as `patch nodes`. */
+  /** Denied permissions, such as `patch nodes`. */
   denied: readonly string[];
 }
 

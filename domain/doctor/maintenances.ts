@@ -74,7 +74,7 @@ function deletionProblem(
   );
 }
 
-/** What the maintenance of single nodes waits for, by the condition that names them. */
+/** Reasons for which single nodes wait, with the condition that names these nodes. */
 const nodesProblems: Partial<Record<WaitingReason, { condition: string; remedy: string }>> = {
   WaitingForNodeLease: {
     condition: 'NodeLeasesHeld',

@@ -110,7 +110,7 @@ function gateFindings(
   ];
 }
 
-/** What a worker that works removes in stage Complete. */
+/** Returns findings about leftovers of maintenances, which a healthy worker removes in stage Complete. */
 function leftovers(node: Node, { cordonedByUs }: NodeFacts): Finding[] {
   const { name } = node.metadata;
   const object = `node/${name}`;

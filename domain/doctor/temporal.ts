@@ -3,7 +3,7 @@ import { listed } from '../common/names.ts';
 import { numbered } from '../common/text.ts';
 import { durationText, error, type Finding, ok, warning } from './finding.ts';
 
-/** Something that Temporal may not tell this user. */
+/** A fact that this user may have no permission to read from Temporal. */
 export type Asked<T> =
   | { readonly kind: 'Known'; readonly value: T }
   | { readonly kind: 'Unknown'; readonly problem: string };

@@ -6,13 +6,13 @@ import { durationText, error, type Finding, ok, warning } from './finding.ts';
 export interface RegisteredWebhook {
   readonly name: string;
   readonly failurePolicy: 'Fail' | 'Ignore';
-  /** Such as `Service node-maintenance/node-maintenance-admission` or `https://10.0.0.7:9443`, without the path. */
+  /** Service or URL, such as `Service node-maintenance/node-maintenance-admission` or `https://10.0.0.7:9443`, without the path. */
   readonly address: string;
   /** PEM; empty until an admission server has registered itself. */
   readonly caBundle: string;
 }
 
-/** What a request that the apiserver must send to webhooks, and does not store, has shown. */
+/** Result of a request that the apiserver must send to webhooks, and does not store. */
 export type WebhookProbe =
   /** The webhook that fails open has answered. */
   | { readonly kind: 'Answered' }
@@ -31,7 +31,7 @@ export interface WebhookFacts {
   /** Undefined if they could not be read. */
   readonly webhooks: readonly RegisteredWebhook[] | undefined;
   readonly probe: WebhookProbe;
-  /** What the apiserver adds to a maintenance and the request came back without, such as `the requester`. */
+  /** Additions of the apiserver to a maintenance that were missing in the response, such as `the requester`. */
   readonly missingMutations: readonly string[];
   /** Endpoints of the Service that are ready; undefined if they could not be read, or the webhooks have a URL. */
   readonly readyEndpoints: number | undefined;

@@ -15,12 +15,12 @@ export interface PodAtDeadline {
 export interface PodDeletion {
   pod: Pod;
   tier: number;
-  /** At least 1. */
+  /** Grace period of the deletion, at least 1. */
   gracePeriodSeconds: number;
 }
 
 export interface DeadlineDecision {
-  /** In the order in which the pods are deleted. */
+  /** Deletions that are due, in their order. */
   due: readonly PodDeletion[];
   /** When the next pod is due, in milliseconds since the epoch. */
   nextAtMs: number | undefined;

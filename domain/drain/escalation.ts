@@ -50,16 +50,16 @@ function leadOf({ time }: DrainDeadlineStatus, step: DeadlineStepStatus): number
   return Date.parse(time) - Date.parse(step.time);
 }
 
-/** Without fractions of a second, as metav1.Time. */
+/** Formats a time without fractions of a second, as metav1.Time does. */
 function rfc3339(ms: number): string {
   return new Date(Math.floor(ms / 1_000) * 1_000).toISOString().replace('.000Z', 'Z');
 }
 
 /** The steps of an escalation that are due, and the time of the next one. */
 export interface Escalation {
-  /** In the order of their times. */
+  /** Steps that are due, in the order of their times. */
   due: readonly DeadlineStepStatus[];
-  /** In milliseconds since the epoch; undefined if none is left. */
+  /** Time of the next step in milliseconds since the epoch; undefined if none is left. */
   nextAtMs: number | undefined;
 }
 
@@ -135,7 +135,7 @@ function stepId(deadline: DrainDeadlineStatus, step: DeadlineStepStatus): string
 
 /** The steps that are done, for the history. */
 export interface StepsDone {
-  /** Those that were not recorded before: `Notify 2024-04-22T21:40:32Z`. */
+  /** Steps that were not recorded before, such as `Notify 2024-04-22T21:40:32Z`. */
   done: string[];
   /** Identifies all of them. */
   recorded: string[];

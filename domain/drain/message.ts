@@ -73,7 +73,7 @@ function awaitedNodes(contention: Contention, maintenance: string): AwaitedNode[
   return awaited;
 }
 
-/** At most this many nodes are named. */
+/** Maximum number of nodes that a message names. */
 const maxNodes = 3;
 
 /**

@@ -50,7 +50,7 @@ export interface PreviewInput {
   evacuations?: ReadonlyMap<string, Evacuation>;
   /** UID of a pod -> its EvictionRequest. */
   requests?: ReadonlyMap<string, RequestedEviction>;
-  /** By which API pods are asked to leave; Evacuations unless given. */
+  /** API by which pods are asked to leave; Evacuations unless given. */
   evictionApi?: EvictionApi | undefined;
   /** Node name -> its agent; none for other nodes. */
   agents?: ReadonlyMap<string, NodeAgent>;
@@ -90,7 +90,7 @@ export interface PodPreview {
   readonly node: string;
   readonly podType: PodType;
   readonly priority: number;
-  /** Those that can serve the pod, in the order in which they become active. The eviction API follows the last one. */
+  /** Evacuators that can serve the pod, in the order in which they become active. The eviction API follows the last one. */
   readonly evacuators: readonly Evacuator[];
   /** Reasons why the pod cannot be evacuated. */
   readonly blockers: readonly Blocker[];
@@ -128,7 +128,7 @@ export interface BudgetPreview {
   readonly allowed: number;
   /** Never: requires intervention. NotNow: only when other pods are ready. Gradually: not all at once. Some: only `allowed` pods. */
   readonly allows: 'Never' | 'NotNow' | 'Gradually' | 'Some';
-  /** For Some: number of pods that would remain, because no controller replaces the evicted ones. */
+  /** If `allows` is Some: number of pods that would remain, because no controller replaces the evicted ones. */
   readonly stuck?: number;
   readonly message: string;
 }

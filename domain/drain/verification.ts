@@ -26,7 +26,7 @@ export interface NodeWork {
 }
 
 /**
- * What is known about nodes on which the informers show no pod to evacuate. Informers may be behind, so that only `Verified` makes a
+ * Result of the verification of nodes on which the informers show no pod to evacuate. Informers may be behind, so that only `Verified` makes a
  * maintenance Drained.
  */
 export type Verification =

@@ -126,7 +126,7 @@ function remedyOf(budget: PodDisruptionBudget): string | undefined {
   if (!isComputed(budget)) return undefined;
   const { expectedPods, desiredHealthy, currentHealthy } = budget.status;
   if (expectedPods > 0) return desiredHealthy >= expectedPods ? remedy : undefined;
-  // The disruption controller cannot tell how many pods without a controller to expect, unless minAvailable is a number.
+  // The disruption controller cannot calculate how many pods without a controller to expect, unless minAvailable is a number.
   return currentHealthy > 0
     ? 'its pods have no controller, so set minAvailable to an absolute number'
     : undefined;

@@ -160,7 +160,7 @@ export type NextStep =
   /** The progress timestamp is missing or in the future: set it to the current time. */
   | { kind: 'ResetProgress' };
 
-/** What decides how long an evacuator may take, and what follows the last one. */
+/** Facts that decide how long an evacuator may take, and what follows the last one. */
 export interface EvacuatorDeadlines {
   /** The clock of the apiserver. */
   now: Date;

@@ -17,7 +17,7 @@ import { finalizerNames } from './termination.ts';
 export interface EvictionProgress {
   /** Class of the active evacuator, or name of the active responder. */
   readonly evacuator?: string | undefined;
-  /** What it reports. */
+  /** Message that it reports. */
   readonly message?: string | undefined;
   readonly expectedFinishTime?: string | undefined;
   readonly blocker?: Blocker | undefined;

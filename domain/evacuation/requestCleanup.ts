@@ -20,7 +20,7 @@ export interface CleanupFacts {
   hasEvacuation: boolean;
 }
 
-/** What the request waits for. The time counts from when the leader has first seen it. */
+/** Phase of a request. Its time counts from when the leader first observed the phase. */
 export type CleanupPhase = 'Needed' | 'Unneeded' | 'Withdrawn' | 'PodGone';
 
 export type CleanupStep = { kind: 'Keep'; againInMs: number } | { kind: 'Withdraw' } | { kind: 'Delete' };

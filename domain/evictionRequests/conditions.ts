@@ -14,7 +14,7 @@ export type EvictionOutcome =
 
 const { Failed, TargetEvicted } = EvictionCondition;
 
-/** What a condition says about an outcome. */
+/** Content of a condition about an outcome. */
 type Facts = Omit<ConditionFacts, 'type'>;
 
 const failed = (reason: EvictionReason, message: string): Facts => ({ status: 'True', reason, message });

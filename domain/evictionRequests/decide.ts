@@ -82,7 +82,7 @@ interface Facts extends EvictionSnapshot {
   readonly current: LifecycleEviction | undefined;
 }
 
-/** In this order. The first one that has something to write decides. */
+/** Rules in their order. The first one that has something to write decides. */
 const rules: readonly ((facts: Facts) => Step | undefined)[] = [
   ignoreUnrequested, // An Eviction that a user has created by hand is nobody's.
   failDuplicates, // "Eviction" is many-to-one: one is in progress for a pod.

@@ -15,7 +15,7 @@ import {
 import { inapplicableReason, registeredEvacuators } from '../evacuation/evacuatorSelection.ts';
 import { activeRequesters } from './participants.ts';
 
-/** What the responder that evicts pods does next with one of them. */
+/** The next step for a pod of the responder that evicts pods. */
 export type ImperativeStep =
   | { readonly kind: 'Complete'; readonly message: string }
   /** Send heartbeats with this message, and wait: for a change, and no longer than this if no change may follow. */
@@ -29,7 +29,7 @@ interface Situation {
   readonly pod: Pod | undefined;
   /** The apiserver has accepted the eviction. */
   readonly wasEvicted: boolean;
-  /** Those who asked for the eviction have cancelled it, and their requests are about to be withdrawn. */
+  /** The requesters have cancelled the eviction, and their requests are about to be withdrawn. */
   readonly isCancelled: boolean;
   /** The Evacuations of the pod, also cancelled ones. */
   readonly evacuations: readonly Evacuation[];

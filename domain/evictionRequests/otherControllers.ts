@@ -13,9 +13,9 @@ export interface OtherWriter {
 
 /** An Eviction with those who have written it, in place of its managedFields. */
 export interface ObservedEviction extends LifecycleEviction {
-  /** Who has written fields that the controller of EvictionRequests writes. */
+  /** Programs that have written fields of the controller of EvictionRequests. */
   readonly controllers: readonly OtherWriter[];
-  /** Who has written the progress that the imperative responder reports. */
+  /** Programs that have written the progress that the imperative responder reports. */
   readonly imperativeResponders: readonly OtherWriter[];
 }
 

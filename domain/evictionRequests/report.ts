@@ -5,7 +5,7 @@ import { isFinal } from '../evacuation/evictionRequest.ts';
 import { activeResponder, respondersOf } from './responders.ts';
 import { latestTime, timeText } from './times.ts';
 
-/** What a responder reports. */
+/** Progress that a responder reports. */
 export interface Report {
   readonly message: string;
   readonly expectedCompletionTime?: Date | undefined;

@@ -15,7 +15,7 @@ interface Release {
   readonly major: number;
   readonly minor: number;
   readonly patch: number;
-  /** What follows the hyphen of a pre-release; '' for a release. */
+  /** The part after the hyphen of a pre-release; '' for a release. */
   readonly pre: string;
 }
 

@@ -27,7 +27,7 @@ export type InstallationCount = (typeof installationCounts)[number];
 export interface InstallationReview {
   /** Sentences that say why a process must not start with this installation. */
   readonly problems: readonly string[];
-  /** What differs from this release although a process works with it; undefined if nothing does. */
+  /** A sentence about the differences from this release with which a process works nevertheless; undefined if there are none. */
   readonly difference: string | undefined;
   readonly counts: InstallationCounts;
   readonly unknownFields: readonly string[];

@@ -156,7 +156,7 @@ const maxNodesLength = 1_500;
 type Action = readonly [name: string, input: string, effect: string];
 
 const none = 'none';
-/** With the stage from which it advances, a signal that is sent twice has the same effect as one. */
+/** Formats the input of a signal with the stage from which it advances: sent twice, it has the same effect as once. */
 const from = (stage: NodeMaintenanceStage, to?: NodeMaintenanceStage) =>
   code(`{"from": "${stage}"${to === undefined ? '' : `, "to": "${to}"`}}`);
 

@@ -131,11 +131,11 @@ export interface NodeSummary {
   /** Version of the node agent. Missing if none reports from the node. */
   readonly agentVersion?: string;
   readonly gates?: GatesSummary;
-  /** After Complete: why the node is out of service. */
+  /** Reasons for which the node is out of service after Complete. */
   readonly outOfServiceReasons?: readonly string[];
-  /** After Complete. */
+  /** Whether the node is in service after Complete. */
   readonly inService?: boolean;
-  /** After Complete: why the maintenance does not uncordon the node. */
+  /** Reason for which the maintenance does not uncordon the node in Complete. */
   readonly notUncordoned?: NotUncordoned;
 }
 
@@ -144,7 +144,7 @@ export interface LeavingPod {
   /** The active evacuator or responder. Missing for the eviction API. */
   readonly evacuator?: string;
   readonly message?: string;
-  /** What a terminating pod waits for. */
+  /** Reason for which a terminating pod still exists. */
   readonly terminating?: string;
   readonly expectedFinishTime?: string;
   readonly blocker?: Blocker;
@@ -235,7 +235,7 @@ function notProgressingField(input: MaintenanceSummaryInput): Pick<MaintenanceSu
   return notProgressing === undefined ? {} : { notProgressing };
 }
 
-/** Without a worker the object says what was, so that this comes first. */
+/** Returns why the maintenance does not progress. A missing worker comes first: without one the object says what was. */
 export function notProgressingOf({
   maintenance,
   leaderlessSince,

@@ -7,7 +7,7 @@ import { NODE_LEASES_HELD } from '../leases/nodeLease.ts';
 import { progressProblemOf } from './progressing.ts';
 import { isPaused } from './summary.ts';
 
-/** What a maintenance waits for that is not done with what its stage asks for. */
+/** Reasons for which a maintenance waits that is not done with its stage. */
 export const WaitingReason = {
   /** Temporal has been unavailable for longer than a restart takes. */
   TemporalUnavailable: 'TemporalUnavailable',

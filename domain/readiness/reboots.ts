@@ -8,7 +8,7 @@ import { compareNames } from '../common/names.ts';
  * the new kubelet writes. No container survives a reboot, so a pod with the containers of the previous boot has not been reported yet.
  */
 
-/** What the kubelet reports about its node. Times are milliseconds since the epoch. */
+/** Reports of the kubelet about its node. Times are milliseconds since the epoch. */
 export interface NodeReports {
   /** Undefined or empty until the kubelet has reported it. */
   bootId: string | undefined;

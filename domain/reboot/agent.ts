@@ -5,7 +5,7 @@ import { isCordoned } from '../common/cordon.ts';
 import { listed } from '../common/names.ts';
 import { oneLine } from '../common/text.ts';
 
-/** What the agent of a node does now about its reboot. Decided again for the Node as it is after each write. */
+/** The next step of a node's agent towards a reboot. It is decided again for the Node as it is after each write. */
 export type RebootStep =
   /** Nobody asks for the reboot of this boot, or the node is not drained. */
   | 'Idle'
@@ -25,7 +25,7 @@ export function decideReboot(
   return started === bootId ? 'Reboot' : 'Start';
 }
 
-/** What the agent does about the annotation that says that the node needs a reboot. */
+/** The next step of the agent for the annotation that says that the node needs a reboot. */
 export type RequirementStep =
   | { kind: 'None' }
   | { kind: 'Require'; reason: string }

@@ -32,7 +32,7 @@ export interface MaintenanceRecord {
   readonly podEvents: readonly PodEvent[];
   readonly budgets: readonly PodDisruptionBudget[];
   readonly actions: readonly RecordedAction[];
-  /** What could not be read, and why. */
+  /** Names of what could not be read, and why. */
   readonly unread: readonly string[];
 }
 
@@ -45,7 +45,7 @@ export interface Facts {
   readonly stages: readonly { readonly stage: NodeMaintenanceStage; readonly atMs: number }[];
   readonly snapshots: readonly { readonly atMs: number; readonly snapshot: DetailsSnapshot }[];
   readonly span: Span;
-  /** From the start of Drain until the nodes were drained, or uncordoned. */
+  /** The time from the start of Drain until the nodes were drained, or uncordoned. */
   readonly drain: Span | undefined;
   readonly drainedAtMs: number | undefined;
   readonly isOver: boolean;

@@ -32,7 +32,7 @@ export type RecordedStep =
   /** A worker started an activity again after a failure, or after its worker died. */
   | { readonly kind: 'Retry'; readonly atMs: number; readonly activity: string };
 
-/** What the runs of a maintenance say about it. */
+/** History of a maintenance according to its runs. */
 export interface MaintenanceHistory {
   /** Start of each stage. */
   readonly stages: ReadonlyMap<NodeMaintenanceStage, number>;
@@ -160,7 +160,7 @@ function pausesIn({ result, atMs }: Result): { atMs: number; paused: boolean }[]
   return typeof result['paused'] === 'boolean' ? [{ atMs, paused: result['paused'] }] : [];
 }
 
-/** What the runs of one opening of a window say about it. */
+/** History of one opening of a window according to its runs. */
 export interface WindowHistory {
   readonly states: readonly { readonly atMs: number; readonly state: WindowState }[];
   /** Nominal times of the opening. */

@@ -4,7 +4,7 @@ export interface Span {
   readonly toMs: number;
 }
 
-/** What a bar of a timeline stands for; each kind has a color of its own. */
+/** Meanings of the bars of a timeline; each kind has a color of its own. */
 export const BarKind = {
   Stage: 'Stage',
   Tier: 'Tier',
@@ -85,7 +85,7 @@ export interface BudgetRow {
   readonly name: string;
   readonly limit: string;
   readonly state: string;
-  /** For how long it was seen to keep pods or nodes. */
+  /** Time for which it was observed to keep pods or nodes. */
   readonly heldMs?: number;
 }
 
@@ -99,7 +99,7 @@ export type FigureValue =
   | { readonly kind: 'Count'; readonly count: number }
   | { readonly kind: 'Duration'; readonly ms: number };
 
-/** Who requested or did something, and when. */
+/** A request or an action of a user or a process. */
 export interface Action {
   readonly atMs: number;
   readonly who?: string;
@@ -135,6 +135,6 @@ export interface Report {
   readonly moreNodes: number;
   readonly actions: readonly Action[];
   readonly moreActions: number;
-  /** What the report could not know, and why. */
+  /** Facts that the report could not know, and why. */
   readonly unknown: readonly string[];
 }

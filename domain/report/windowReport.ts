@@ -39,7 +39,7 @@ export interface WindowRecord {
   readonly maintenances: readonly WindowMaintenance[];
   readonly budgets: readonly NodeDisruptionBudget[];
   readonly actions: readonly RecordedAction[];
-  /** What could not be read, and why. */
+  /** Names of what could not be read, and why. */
   readonly unread: readonly string[];
 }
 
@@ -196,7 +196,7 @@ function startOf(bars: readonly Bar[]): number {
   return Math.min(...bars.map(({ fromMs }) => fromMs));
 }
 
-/** What an object says about its node: it is drained, the work is done, it returns to service. */
+/** Returns the bars of a node according to its object: the drain, the work, the return to service. */
 function barsOfMaintenance({ maintenance }: WindowMaintenance, nowMs: number): Bar[] {
   const { metadata, status } = maintenance;
   const startMs = timeOf(metadata.creationTimestamp);
@@ -226,7 +226,7 @@ function failureOf(maintenance: WindowMaintenance['maintenance']): number | unde
   return result?.status === 'False' && !isCancelled(result) ? timeOf(result.lastTransitionTime) : undefined;
 }
 
-/** What the history says about nodes whose objects are gone. */
+/** Returns the bars of all nodes according to the history, for those whose objects are gone. */
 function barsOfStates({
   history: { states },
   span,

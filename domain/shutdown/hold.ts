@@ -2,15 +2,15 @@ import type { ShutdownStep } from './maintenance.ts';
 
 /** A shutdown of this node in progress. All times are in seconds. */
 export interface ShutdownProgress {
-  /** Since PrepareForShutdown. */
+  /** Seconds since PrepareForShutdown. */
   readonly elapsedSeconds: number;
   /** When the agent lets the node go at the latest. */
   readonly limitSeconds: number;
-  /** What the kubelet needs of that to terminate pods itself. */
+  /** The part of that time that the kubelet needs to terminate pods itself. */
   readonly kubeletSeconds: number;
-  /** Since an apiserver last had the maintenance, or since PrepareForShutdown. */
+  /** Seconds since an apiserver last had the maintenance, or since PrepareForShutdown. */
   readonly silentSeconds: number;
-  /** After so long without an apiserver the kubelet terminates pods itself. */
+  /** Time without an apiserver after which the kubelet terminates pods itself. */
   readonly apiserverTimeoutSeconds: number;
   /** The last step that was decided for the maintenance. */
   readonly maintenance: ShutdownStep['kind'] | undefined;
@@ -32,7 +32,7 @@ export const ShutdownCause = {
 export type ShutdownCause = (typeof ShutdownCause)[keyof typeof ShutdownCause];
 
 /**
- * What the agent does now. The kubelet terminates the pods that are left when it is notified; the node shuts down when the agent and the
+ * The next step of the agent. The kubelet terminates the pods that are left when it is notified; the node shuts down when the agent and the
  * kubelet no longer delay it.
  */
 export type ShutdownDecision =

@@ -51,7 +51,7 @@ export function adoption(
   };
 }
 
-/** What a shutdown does next with its maintenance. */
+/** The next step of a shutdown for its maintenance. */
 export type ShutdownStep =
   | { readonly kind: 'Create' }
   /** It is that of an earlier shutdown, and "stage cannot go back". */

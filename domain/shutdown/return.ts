@@ -2,7 +2,7 @@ import type { Condition, KubeObject } from '../../api/core.ts';
 import type { NodeMaintenance } from '../../api/nodeMaintenance.ts';
 import { bootIdOf, selectsOnly, shutdownMaintenanceName } from './maintenance.ts';
 
-/** The part of a Node that tells whether it is back after a boot. */
+/** The part of a Node that shows whether it is back after a boot. */
 export interface BootedNode extends KubeObject {
   readonly status?: {
     readonly nodeInfo?: { readonly bootID?: string };

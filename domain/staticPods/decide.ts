@@ -9,10 +9,10 @@ import { gatingMaintenance, terminationMessage } from '../drain/daemonSet.ts';
 import { drainingMaintenances } from '../drain/drainingMaintenances.ts';
 import { type HeldManifest, type Manifest, mirrorPod, mirrorPodName, podKey } from './manifest.ts';
 
-/** What the agent of a node knows when it decides about the node's static pods. */
+/** Facts by which the agent of a node decides about the node's static pods. */
 export interface StaticPodFacts {
   readonly node: Node;
-  /** In the folder of the kubelet. */
+  /** Manifests in the folder of the kubelet. */
   readonly present: readonly Manifest[];
   readonly held: readonly HeldManifest[];
   /** Evacuations with the label of the node. */
@@ -41,7 +41,7 @@ export interface StaticPodDecision {
   readonly isDraining: boolean;
 }
 
-/** What an Evacuation is to say. */
+/** Report that an Evacuation is to contain. */
 export type Report =
   | {
       readonly kind: 'Terminating';

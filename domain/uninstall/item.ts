@@ -57,7 +57,7 @@ export interface UninstallItem {
   readonly kind: string;
   readonly namespace?: string | undefined;
   readonly name: string;
-  /** For users, such as `uncordon`. */
+  /** Verb that users read, such as `uncordon`. */
   readonly verb: string;
   readonly reason?: string | undefined;
   readonly action: UninstallAction;

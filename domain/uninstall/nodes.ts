@@ -58,7 +58,7 @@ function cordonItems(node: Node & Managed, { maintenances, nodeLeases, namespace
   }
 }
 
-/** Whose the cordon of a node is. */
+/** Owner of the cordon of a node. */
 type Cordon = 'OfMaintenance' | 'FromBefore' | 'OfAnother';
 
 /**

@@ -32,7 +32,7 @@ export function isOpen({ metadata, spec }: NodeMaintenance): boolean {
   return metadata.finalizers?.includes(MAINTENANCE_FINALIZER) === true || holdsNodes(spec.stage);
 }
 
-/** What a living worker does by itself, when it is asked for it: it closes open windows, and completes maintenances whose object is deleted. */
+/** Returns the items that a living worker does on request: it closes open windows, and completes maintenances whose object is deleted. */
 export function askedItems({ leader, maintenances, windows }: UninstallFacts): UninstallItem[] {
   if (leader === undefined) return [];
   return [

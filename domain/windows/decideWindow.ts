@@ -9,7 +9,7 @@ import { stageOf } from '../common/stage.ts';
 import { oneLine } from '../common/text.ts';
 import { type NodeOutcome, outcomesByNode } from './nodeOutcome.ts';
 import type { NodeStep } from './nodeFacts.ts';
-import type { InProgressPolicy } from './nodeStepInput.ts';
+import type { WindowPhase } from './openWindow.ts';
 import { progressOf } from './progress.ts';
 import {
   isRebootUnnecessary,
@@ -17,7 +17,8 @@ import {
   type RebootNeeds,
   type NotRebootableReason,
 } from './rebootNeeds.ts';
-import { decideRollout, type RolloutDecision, type RolloutInput } from './rollout.ts';
+import { decideRollout, type RolloutDecision } from './rollout.ts';
+import type { RolloutInput } from './rolloutFacts.ts';
 import { isPausedByWindow, type WindowMaintenance } from './windowMaintenance.ts';
 import type { SentSignal, WaitingSince, WindowNode, WindowState, WindowStep } from './windowState.ts';
 
@@ -33,13 +34,6 @@ export interface BudgetView {
 export interface PlannedStep {
   windowMaintenance: WindowMaintenance;
   step: NodeStep;
-}
-
-/** The phase of an open window. */
-export interface WindowPhase {
-  policy: InProgressPolicy;
-  /** No further node starts. */
-  isEnding: boolean;
 }
 
 export interface WindowDecisionInput {
@@ -69,21 +63,6 @@ export interface WindowDecision {
   resume: readonly WindowMaintenance[];
   /** True if nothing is left to do in the window: its workflow closes it. */
   canClose: boolean;
-}
-
-/** Decides the phase of a window from its spec and the requests that it has accepted. */
-export function decidePhase(
-  { metadata, spec }: MaintenanceWindow,
-  { cancelled, ended, end }: { cancelled: boolean; ended: boolean; end: string },
-  nowMs: number,
-): WindowPhase {
-  if (cancelled) return { policy: 'Cancel', isEnding: true };
-  const isDeleted = metadata.deletionTimestamp !== undefined;
-  if (!isDeleted && !ended && !(nowMs >= Date.parse(end))) return { policy: 'Finish', isEnding: false };
-  const policies = { FinishCurrent: 'Finish', HoldCurrent: 'Hold', CancelCurrent: 'Cancel' } as const;
-  const policy = policies[spec.onWindowEnd];
-  // A deleted window does not open again, so that nothing could continue.
-  return { policy: policy === 'Hold' && isDeleted ? 'Finish' : policy, isEnding: true };
 }
 
 /** Decides which nodes a window starts, what it waits for, and whether it closes. */

@@ -1,6 +1,6 @@
 import type { MaintenanceWindow, MaintenanceWindowStatus } from '../../api/maintenanceWindow.ts';
 import { numbered } from '../common/text.ts';
-import { decidePhase } from './decideWindow.ts';
+import type { InProgressPolicy } from './nodeStepInput.ts';
 import { pauseOf } from './overrides.ts';
 
 /**
@@ -33,6 +33,28 @@ export function effectiveRequests(window: MaintenanceWindow, active: ActiveWindo
 /** Returns the record of the open window if this workflow has it open. */
 export function openedBy({ status }: MaintenanceWindow, workflowId: string): ActiveWindow | undefined {
   return status?.active?.workflowId === workflowId ? status.active : undefined;
+}
+
+/** The phase of an open window. */
+export interface WindowPhase {
+  policy: InProgressPolicy;
+  /** No further node starts. */
+  isEnding: boolean;
+}
+
+/** Decides the phase of a window from its spec and the requests that it has accepted. */
+export function decidePhase(
+  { metadata, spec }: MaintenanceWindow,
+  { cancelled, ended, end }: { cancelled: boolean; ended: boolean; end: string },
+  nowMs: number,
+): WindowPhase {
+  if (cancelled) return { policy: 'Cancel', isEnding: true };
+  const isDeleted = metadata.deletionTimestamp !== undefined;
+  if (!isDeleted && !ended && !(nowMs >= Date.parse(end))) return { policy: 'Finish', isEnding: false };
+  const policies = { FinishCurrent: 'Finish', HoldCurrent: 'Hold', CancelCurrent: 'Cancel' } as const;
+  const policy = policies[spec.onWindowEnd];
+  // A deleted window does not open again, so that nothing could continue.
+  return { policy: policy === 'Hold' && isDeleted ? 'Finish' : policy, isEnding: true };
 }
 
 /** Returns true while the window maintains nodes, so that it may resume the drains that an earlier opening has paused. */

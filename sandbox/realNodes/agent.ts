@@ -73,7 +73,7 @@ async function boundToken(server: ApiServer, name: RealNodeName): Promise<string
   return (JSON.parse(body) as { status: { token: string } }).status.token;
 }
 
-/** As long as the other tokens of a sandbox, which do not expire. */
+/** Lifetime of an agent's token: it outlives the sandbox, as its other tokens do, which do not expire. */
 const yearSeconds = 365 * 24 * 3600;
 
 async function leaseOf(server: ApiServer, name: RealNodeName): Promise<Lease | undefined> {

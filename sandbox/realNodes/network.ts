@@ -13,7 +13,7 @@ import { nodePath } from './requirements.ts';
  *     10.202.N.64 * i/26  pods of node i
  */
 export interface NodeAddress {
-  /** From 0. */
+  /** Number of the node, from 0. */
   readonly index: number;
   readonly name: RealNodeName;
   readonly address: string;

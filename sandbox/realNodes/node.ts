@@ -38,7 +38,7 @@ export type NodeService =
   | 'kubelet'
   | 'agent';
 
-/** What tests change about real nodes. */
+/** Options of real nodes that tests change. */
 export interface RealNodeOptions {
   /** Whether the nodes run the node agent, if deploy/ is installed; true by default. */
   agent?: boolean | undefined;

@@ -10,7 +10,7 @@ export interface DebianPackage {
   architecture: string;
 }
 
-/** What Node and Temporal's SDK are linked with, and the certificates of public authorities. */
+/** Packages with which Node and Temporal's SDK are linked, and the certificates of public authorities. */
 const packages = ['libc6', 'libgcc-s1', 'libstdc++6', 'ca-certificates', 'base-files'];
 
 /** Documentation, and what only a shell or other languages need. */

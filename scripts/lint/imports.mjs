@@ -49,7 +49,7 @@ const folders = {
   },
   'evacuator-kit': {
     from: ['api', 'domain', 'http', 'kube'],
-    packages: ['@node-maintenance/api', 'node:http', 'node:os', 'prom-client'],
+    packages: ['@node-maintenance/api', 'node:http', 'node:os', 'pino', 'prom-client'],
   },
   // An example stands for an author's own program, and imports what an author has.
   'evacuator-kit/example.ts': { packages: ['@node-maintenance/evacuator-kit', '@kubernetes/client-node'] },

@@ -6,7 +6,7 @@ export interface Outcome {
   failed: number;
 }
 
-/** By minor version of Kubernetes: the release that was run, and the outcome of each feature. */
+/** The release that was run and the outcome of each feature, by minor version of Kubernetes. */
 export type Results = Record<string, { release: string; features: Record<string, Outcome> }>;
 
 export const resultsFile = fileURLToPath(new URL('./results.json', import.meta.url));

@@ -80,7 +80,7 @@ async function main(): Promise<void> {
   console.log(resultTable(run));
 }
 
-/** What the tests of domain/ import. */
+/** Folders that the tests of domain/ import. */
 const sources = ['domain', 'api', 'kube', 'test/domain', 'test/kit', 'http', 'process'];
 
 function copySources(): void {

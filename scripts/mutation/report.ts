@@ -10,7 +10,7 @@ export interface MutationRun {
   readonly seed: number;
   /** All mutants of the folders. */
   readonly mutants: number;
-  /** Those that were tested. */
+  /** Number of mutants that were tested. */
   readonly sample: number;
   readonly outcomes: readonly Outcome[];
 }

@@ -26,7 +26,7 @@ export interface Permission {
   /** `<namespace>/<name>` of the ServiceAccount. */
   account: string;
   group: string;
-  /** With the subresource, if any: `pods/eviction`. */
+  /** Resource with the subresource, if any: `pods/eviction`. */
   resource: string;
   verb: string;
   namespace?: string | undefined;
@@ -57,10 +57,10 @@ export interface Request extends Permission {
 }
 
 export interface Comparison {
-  /** What RBAC rules grant by `*`, which no request proves necessary. */
+  /** Permissions that RBAC rules grant by `*`, which no request proves necessary. */
   wildcards: Permission[];
   unused: Permission[];
-  /** What no rule grants: a test may take permissions away, to see what the worker says then. */
+  /** Permissions that no rule grants: a test may take permissions away, to see what the worker reports then. */
   denied: Permission[];
 }
 

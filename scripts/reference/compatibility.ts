@@ -30,7 +30,7 @@ ${versions.length === 0 ? 'No results of a complete run are committed yet.' : ta
 | evictions, validation, permissions | the same | the same |
 
 [ADR 47](../adr/0047-replace-mutating-policies-by-webhooks-before-1.36.md) says why. \`kubectl maintenance doctor\` and condition \`MutationsInApiserver\` of each
-NodeMaintenance say when webhooks replace the policies. Kubernetes before 1.33 is rejected: the worker waits and says so.
+NodeMaintenance say when webhooks replace the policies. Kubernetes before 1.33 is rejected: the worker waits, and logs this.
 `;
 }
 

@@ -19,7 +19,7 @@ import {
 } from '../../api/names.ts';
 
 /**
- * What users with the roles of deploy/ may do, from which docs/reference/rbac.md is generated. test/e2e/rbac.slow.test.ts sends each cell as
+ * Permissions of users with the roles of deploy/, from which docs/reference/rbac.md is generated. test/e2e/rbac.slow.test.ts sends each cell as
  * `kubectl --as` does, in a cluster with the nodes and namespaces that are named here.
  */
 
@@ -41,7 +41,7 @@ export interface Grant {
 
 interface Account {
   user: string;
-  /** In Markdown. */
+  /** Description of its rights in Markdown. */
   has: string;
   grants: Grant[];
 }
@@ -133,7 +133,7 @@ export interface Action {
   object?: object;
 }
 
-/** What a request that is allowed causes, as far as it is not what it says. The test verifies each. */
+/** Consequences of allowed requests that are not obvious from the request. The test verifies each. */
 export const consequences = {
   cordons: 'The node is cordoned; in stage Complete it is schedulable again.',
   skipsOthers:

@@ -12,13 +12,13 @@ function activity(heartbeats: Heartbeats, heartbeatTimeoutMs: number | undefined
   const environment = new MockActivityEnvironment(info, { logger: new DefaultLogger('ERROR') });
   let sent = 0;
   environment.on('heartbeat', () => (sent += 1));
-  const lasting = Promise.withResolvers<void>();
+  const longRunning = Promise.withResolvers<void>();
   const ended = environment.run(async () => {
     const stop = heartbeats.start();
-    await lasting.promise;
+    await longRunning.promise;
     stop();
   });
-  return { sent: () => sent, end: () => (lasting.resolve(), ended) };
+  return { sent: () => sent, end: () => (longRunning.resolve(), ended) };
 }
 
 describe('heartbeats', () => {

@@ -251,7 +251,7 @@ const opening = (name: string) => ({
   nodes: [],
 });
 
-/** What a workflow with forged state asks for. */
+/** Requests of a workflow with forged state. */
 const everything: WindowRequests = {
   end: '2099-12-31T00:00:00.000Z',
   ended: false,

@@ -28,7 +28,7 @@ afterAll(async () => {
 
 interface Differs {
   stage?: NodeMaintenanceStage;
-  /** What the maintenance has recorded of the node; undefined: it has not cordoned it yet. */
+  /** The record of the maintenance about the node; undefined: it has not cordoned it yet. */
   unschedulableBefore?: boolean | undefined;
   authorized?: boolean;
   node?: string;

@@ -18,7 +18,7 @@ export function kubectlOf({ bin, env, dir }: Sandbox): Kubectl {
   const variables = { ...env, HOME: dir, GOGC: 'off' };
   return async (args, object) => {
     const child = spawn(join(bin, 'kubectl'), args, { env: variables, stdio: 'pipe' });
-    // kubectl may exit without having read it; the exit code tells why.
+    // kubectl may exit without having read it; the exit code says why.
     child.stdin.on('error', () => undefined);
     child.stdin.end(object ? JSON.stringify(object) : '');
     const [stdout, stderr, [code]] = await Promise.all([

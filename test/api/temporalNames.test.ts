@@ -34,7 +34,7 @@ describe('the names of a cluster in Temporal', () => {
     expect(names.notificationId('1')).toBe('berlin-1.notify-1');
   });
 
-  test('tell which cluster they belong to', () => {
+  test('show which cluster they belong to', () => {
     fc.assert(
       fc.property(cluster, objectName, (name, object) => {
         const names = temporalNames(name);

@@ -27,9 +27,9 @@ afterAll(async () => {
 // Jest starts a few of all of them at a time, in their order: the check of half a minute is of the imperative responder.
 // The heartbeat deadline of 20 minutes is examined by `npm run conformance -- --slow` only.
 describe.each(['imperative responder', 'controller', 'apiserver'] as const)('The %s', (subject) => {
-  const quick = checks.filter((check) => check.subject === subject && check.minutes === undefined);
+  const short = checks.filter((check) => check.subject === subject && check.minutes === undefined);
 
-  test.concurrent.each(quick)('$rule', async (check) => {
+  test.concurrent.each(short)('$rule', async (check) => {
     expect(await examine(c.admin, check)).toEqual({ kind: 'Passed' });
   });
 });

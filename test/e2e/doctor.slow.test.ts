@@ -334,7 +334,7 @@ describe('a user who', () => {
     });
   });
 
-  test('cannot reach Temporal is told so, and what the worker reports', async () => {
+  test('cannot reach Temporal gets a warning, and what the worker reports', async () => {
     const { code, findings } = await examined([], { TEMPORAL_ADDRESS: '127.0.0.1:1' });
     expect(code).toBe(0);
     expect(findings.filter(({ check }) => check === 'temporal')).toEqual([

@@ -12,7 +12,7 @@ import { startWorker, type WorkerProcess } from '../kit/worker.ts';
 import { createWorld, type World } from '../kit/world.ts';
 
 // The texts of a user, of the holder of a Lease and of an evacuator, on their way to the readers: that every path is connected.
-// Which texts are escaped, and how: test/domain/hostileText.test.ts, test/static/hostileText.test.ts.
+// Which texts are escaped, and how: test/domain/hostileText.test.ts, test/cli/hostileText.test.ts.
 
 const hostile = '\u001b]0;owned\u0007\u202e[evil](https://evil.example)<b>\n| x |\n# Drained';
 const name = 'hostile';

@@ -66,7 +66,7 @@ withContainers('the image contains the other programs', async () => {
 /** A container of the worker, as deploy/worker runs it. */
 interface StartedWorker {
   pid: number;
-  /** From the request for the container to the first 200 of /readyz. */
+  /** Time from the request for the container to the first 200 of /readyz. */
   startMs: number;
 }
 

@@ -197,7 +197,7 @@ async function expectStopped(name: string): Promise<void> {
   expect(processes.manifests()).not.toContain(`${name}.yaml`);
 }
 
-/** As `complete`, after a boot: what had not been stopped before it has started once more, and is stopped. */
+/** Does the same as `complete` after a boot: what had not been stopped before it has started once more, and is stopped. */
 async function finish(name: string): Promise<void> {
   await world.eventually(name, 'it is drained', drained);
   await eventually('all processes to end', () => expect(processes.running()).toEqual([]));

@@ -141,14 +141,14 @@ describe('the log', () => {
       .filter((line) => line.startsWith('{'))
       .map((line) => JSON.parse(line) as Line);
 
-  test('tells the course of the drain in the lines with its name', () => {
+  test('reports the course of the drain in the lines with its name', () => {
     const own = lines().filter(({ maintenance }) => maintenance === name);
     const milestones = ['Workflow started', 'Stage started', 'Pod evicted', 'Nodes drained'];
-    const told = own.map(({ msg }) => msg).filter((msg) => milestones.includes(msg));
+    const logged = own.map(({ msg }) => msg).filter((msg) => milestones.includes(msg));
     // The SDK also logs that a workflow started.
-    const course = told.filter((msg, index) => msg !== told[index - 1]);
+    const course = logged.filter((msg, index) => msg !== logged[index - 1]);
     expect(course).toEqual(milestones);
-    expect(told.filter((msg) => msg === 'Pod evicted')).toHaveLength(podCount);
+    expect(logged.filter((msg) => msg === 'Pod evicted')).toHaveLength(podCount);
     const runIds = own.flatMap(({ runId }) => runId ?? []);
     expect([...new Set(runIds)]).toHaveLength(1);
   });

@@ -21,7 +21,7 @@ import { createWorld, drained, finished, stageStarted, type World } from '../kit
 
 const namespace = 'encrypted';
 const reason = 'replace the disk of jane';
-/** Of no object whose name Temporal shows. */
+/** Texts that are no names of objects, which Temporal shows. */
 const secrets = [reason, 'node-1', 'node-2'];
 const token = 'token-of-the-cli';
 

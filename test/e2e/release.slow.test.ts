@@ -30,7 +30,7 @@ import { recordedLog } from '../kube/fixtures.ts';
 import { Windows } from './windows.ts';
 
 const root = fileURLToPath(new URL('../..', import.meta.url));
-/** Of a worker: the admission server is a process of its own, as in deploy/. */
+/** Arguments of a worker: the admission server is a process of its own, as in deploy/. */
 const args = ['--components', 'controllers'];
 
 let dir: string;
@@ -261,7 +261,7 @@ describe.each([
   const soonDecidesFor = (name: string) =>
     eventually('the apiserver to reach the server', () => decidesFor(name));
 
-  /** As a rolling update does: the next process is there before the last one ends. */
+  /** Replaces the worker as a rolling update does: the next process is there before the last one ends. */
   async function replaceWorker(options: { source?: string }): Promise<void> {
     const next = startWorker(world.sandbox, { args, ...options });
     started.push(next);

@@ -86,7 +86,7 @@ function passedSchedule(): object {
   return { timeZone: 'UTC', duration: '1h', calendar: [{ time: at.slice(11, 16) }] };
 }
 
-/** What a restore needs of an object. */
+/** Returns the parts of an object that a restore needs. */
 function backedUp({ apiVersion, kind, metadata, ...content }: KubeObject): KubeObject {
   const { name, namespace, labels, annotations, finalizers } = metadata;
   const kept = { name, namespace, labels, annotations, finalizers };

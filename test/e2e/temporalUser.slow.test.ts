@@ -38,7 +38,7 @@ afterAll(async () => {
   await world?.close();
 });
 
-/** As after an installation without deploy/temporal-user, unless all nodes are allowed (`undefined`). */
+/** Grants Temporal these nodes, or all nodes (`undefined`); with none it is as after an installation without deploy/temporal-user. */
 async function temporalMayMaintain(resourceNames: string[] | undefined): Promise<void> {
   const rules = [{ apiGroups: [''], resources: ['nodes'], verbs: ['delete'], resourceNames }];
   await world.kube.mergePatch(clusterRoles, { name: 'node-maintenance-temporal' }, { rules });

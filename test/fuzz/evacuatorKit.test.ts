@@ -8,7 +8,7 @@ import { daemonPod, mirrorPod, pod } from '../kit/builders.ts';
 import { expectClearError, expectReadable, fuzz, thrownBy } from './kit/fuzz.ts';
 import { mutationsOf, textsLike } from './kit/mutations.ts';
 
-/** What the author of an evacuator passes to the kit, and what the Evacuations contain that it serves. */
+/** Input of the kit: what the author of an evacuator passes, and what the Evacuations contain that it serves. */
 
 test('any class and any name of a responder is accepted, or an error that names the option', () =>
   fuzz(textsLike(['migrate.example.com', 'example.com/migrate', 'a.k8s.io/x']), (text) => {

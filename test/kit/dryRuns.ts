@@ -10,7 +10,7 @@ export interface DryRunResult {
   /** Why it is rejected: one line for each problem, as kubectl prints them. Empty if it is not. */
   rejection: string;
   warnings: string[];
-  /** What the apiserver would store, if it is not rejected. */
+  /** The object that the apiserver would store, if it is not rejected. */
   object: unknown;
 }
 
@@ -28,13 +28,13 @@ export class DryRuns {
     this.#as = as;
   }
 
-  /** As `kubectl create --dry-run=server --as`; as the administrator unless a user is given. */
+  /** Creates like `kubectl create --dry-run=server --as`; as the administrator unless a user is given. */
   async create(resource: Resource, object: object, user?: string): Promise<DryRunResult> {
     const { namespace } = (object as KubeObject).metadata;
     return this.#sent(user, 'POST', pathOf(resource, { namespace }), object);
   }
 
-  /** As `kubectl patch --type=merge --dry-run=server --as`. */
+  /** Patches like `kubectl patch --type=merge --dry-run=server --as`. */
   async patch(resource: Resource, key: ObjectKey, patch: object, user?: string): Promise<DryRunResult> {
     return this.#sent(user, 'PATCH', pathOf(resource, key), patch);
   }

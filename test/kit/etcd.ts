@@ -6,7 +6,7 @@ interface RangeResponse {
   kvs?: readonly { key: string; value?: string }[];
 }
 
-/** As key and as end of a range: all keys. */
+/** All keys, if it is the key and the end of a range. */
 const everything = Buffer.from([0]).toString('base64');
 
 /** Lets etcd forget its history before a revision, the current one unless given. */

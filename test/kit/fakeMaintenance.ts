@@ -132,7 +132,7 @@ export class FakeMaintenance {
     await this.ends(`drain ${position}`, { kind: 'TierDrained', position: next, ...this.#selectedNodes() });
   }
 
-  /** Ends the quick part of a drain of which no pod leaves. */
+  /** Ends the active part of a drain of which no pod leaves. */
   async stalled(position: number): Promise<void> {
     await this.ends(`drain ${position}`, { kind: 'Waiting', ...this.#selectedNodes() });
   }

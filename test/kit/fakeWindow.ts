@@ -23,7 +23,7 @@ export class FakeWindow {
   /** Every call in order, with its argument. */
   readonly calls: string[] = [];
   readonly activities: MaintenanceWindowActivities;
-  /** Of the latest rollOut. */
+  /** Requests of the latest rollOut. */
   requests: WindowRequests | undefined;
   /** The failure of authorizeRequest.  */
   rejection: Error | undefined;
@@ -31,7 +31,7 @@ export class FakeWindow {
   /** The window opens when it resolves. */
   opening: Promise<void> = Promise.resolve();
   readonly #lastsMs: number;
-  /** What the object records. */
+  /** Requests that the object records. */
   #recorded: AcceptedRequests = { approved: false, approvedNodes: [], paused: false, cancelled: false };
   #previous: WindowState | undefined;
   #inProgress: ((step: WindowStep) => void) | undefined;

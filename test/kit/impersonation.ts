@@ -19,7 +19,7 @@ export interface Response {
     message?: string;
     details?: { causes?: { field?: string; message: string }[] };
   };
-  /** Of the apiserver and its admission. */
+  /** Warnings of the apiserver and its admission. */
   warnings: string[];
 }
 

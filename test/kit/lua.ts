@@ -11,7 +11,7 @@ import { goBuild, requireGo } from '../../sandbox/go.ts';
 
 const source = fileURLToPath(new URL('../argocd/lua/', import.meta.url));
 
-/** What a health check of Argo CD returns. */
+/** Result of a health check of Argo CD. */
 export interface Health {
   status?: string;
   message?: string;

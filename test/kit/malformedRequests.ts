@@ -85,7 +85,7 @@ const request = fc
   )
   .map(([line, headers, content, end]) => [line.join(' '), ...headers, '', content].join(end));
 
-/** What a peer sends that is no client of ours: requests that are almost valid, several of them at once, or any bytes. */
+/** Bytes that a peer sends that is no client of ours: requests that are almost valid, several of them at once, or any bytes. */
 export const malformedRequests: fc.Arbitrary<Uint8Array> = fc.oneof(
   { weight: 4, arbitrary: request.map((text) => Buffer.from(text)) },
   {

@@ -8,7 +8,7 @@ import type { RealNode } from '../../sandbox/realNodes/realNode.ts';
 import { eventually } from './eventually.ts';
 import type { World } from './world.ts';
 
-/** What a process has logged about itself, in the order of the clock that all processes of the node share. */
+/** A line that a process has logged about itself, in the order of the clock that all processes of the node share. */
 export interface Entry {
   /** Seconds since the boot of the kernel, which is that of this host. */
   at: number;
@@ -25,7 +25,7 @@ interface HistoryOptions {
 }
 
 interface ProcessOptions {
-  /** What a process takes to end after SIGTERM; 3 s unless given. */
+  /** Time that a process takes to end after SIGTERM; 3 s unless given. */
   stopSeconds?: number;
 }
 
@@ -178,7 +178,7 @@ export class NodeProcesses {
     expect(twice).toEqual([]);
   }
 
-  /** By which the host finds a process: other nodes have processes of the same name. */
+  /** Returns a mark by which the host finds a process: other nodes have processes of the same name. */
   #markOf(name: string): string {
     return `${name} of ${this.#log}`;
   }

@@ -20,7 +20,7 @@ export interface PreviousRelease {
 
 /**
  * Unpacks the worker and the manifests that `npm run previous-release` has kept into a directory in `dir`. The packages are those of this
- * release. Processes tell releases apart by their versions: a commit that has the version of this release gets an older one.
+ * release. Processes distinguish releases by their versions: a commit that has the version of this release gets an older one.
  */
 export async function unpackPreviousRelease(dir: string): Promise<PreviousRelease> {
   const source = await mkdtemp(join(dir, 'previous-'));

@@ -4,7 +4,7 @@ const definitions = new Map<string, MetricDefinition>(
   [...Object.values<MetricDefinition>(metricDefinitions), ...sdkMetrics].map((one) => [one.name, one]),
 );
 
-/** What Prometheus itself, or its configuration, adds to every series. */
+/** Labels that Prometheus itself, or its configuration, adds to every series. */
 const targetLabels = ['instance', 'job'];
 
 /** A selector of a PromQL expression: a metric and the labels that it matches. */

@@ -12,7 +12,7 @@ import { microTime } from '../../kube/leaseRecord.ts';
 import { silentLog } from '../../kube/log.ts';
 import { resources } from '../../kube/resources.ts';
 
-/** What the host did when it was rebooted. */
+/** A reboot of the host. */
 export interface Reboot {
   bootId: string;
   unschedulable: boolean;
@@ -33,7 +33,7 @@ interface HostOptions {
 export class RebootingHost {
   readonly #options: HostOptions;
   readonly #dir: string;
-  /** What its logind says. */
+  /** Whether its logind has a shutdown in progress. */
   isShuttingDown = false;
   #bootId: string;
   #end = new AbortController();

@@ -5,11 +5,11 @@ import { Informer } from '../../kube/informer.ts';
 import { silentLog } from '../../kube/log.ts';
 import { resources } from '../../kube/resources.ts';
 
-/** What a watch of the EvictionRequests of node maintenance has observed, across all restarts of workers. */
+/** Observations of a watch of the EvictionRequests of node maintenance, across all restarts of workers. */
 export interface RequestRecord {
   /** Pod UID -> UIDs of the EvictionRequests created for it. */
   created: Map<string, Set<string>>;
-  /** Those that exist. */
+  /** Returns the EvictionRequests that exist. */
   current(): readonly Readonly<EvictionRequest>[];
 }
 

@@ -1,6 +1,6 @@
 import { test } from '@jest/globals';
 
-/** What some tests need and a machine may lack. NM_TEST_REQUIRE lists what must not be missing, separated by commas, as .ci/run does. */
+/** Requirements of some tests that a machine may lack. NM_TEST_REQUIRE lists those that must not be missing, separated by commas, as in .ci/run. */
 export const Requirement = {
   /** D-Bus, and what mocks logind on it. */
   Bus: 'bus',

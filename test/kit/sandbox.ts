@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { attachSandbox, type Sandbox, type SandboxOptions, startSandbox } from '../../sandbox/sandbox.ts';
 
-/** By which the apiserver of a sandbox serves lifecycle.k8s.io; the other gates of the sandbox go with them. */
+/** Flags by which the apiserver of a sandbox serves lifecycle.k8s.io; they also contain the other gates of the sandbox. */
 export const evictionRequestFlags = ['--feature-gates', '--runtime-config'];
 
 /** Sandboxes that this file started, by directory: `releaseSandbox` stops no other. */

@@ -15,7 +15,7 @@ interface CaseNode {
   readonly unschedulable?: boolean;
 }
 
-/** What the scheduler decides about one pod. Only these nodes have the label `case` of the case, which every pod of it selects. */
+/** A decision of the scheduler about one pod. Only these nodes have the label `case` of the case, which every pod of it selects. */
 export interface SchedulingCase {
   readonly when: string;
   readonly nodes: Readonly<Record<string, CaseNode>>;

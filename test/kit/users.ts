@@ -4,7 +4,7 @@ import type { TestCluster } from './cluster.ts';
 import { remove } from './reset.ts';
 import { clusterRoleBindings, clusterRoles, roleBindings, roles } from './resources.ts';
 
-/** What a user may do, as RBAC grants it. */
+/** Permissions of a user, as RBAC grants them. */
 export interface Grant {
   /** ClusterRoles that exist, such as those of deploy/. */
   clusterRoles?: string[];

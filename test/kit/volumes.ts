@@ -31,7 +31,7 @@ export async function createVolume(
   await kube.create(resources.persistentVolumes as Resource, { metadata: { name }, spec } as KubeObject);
 }
 
-/** As kubelets do, so that the attach-detach controller attaches the volumes of the node. */
+/** Annotates the node as its kubelet would, so that the attach-detach controller attaches the volumes of the node. */
 export async function letControllerAttach(kube: Kube, node: string): Promise<void> {
   const annotations = { 'volumes.kubernetes.io/controller-managed-attach-detach': 'true' };
   await kube.mergePatch(resources.nodes, { name: node }, { metadata: { annotations } });

@@ -98,7 +98,7 @@ interface Program {
   env: NodeJS.ProcessEnv;
 }
 
-/** What the run of tests has prepared is of these sources. */
+/** Returns the program of the worker: the one that the run of tests has prepared, unless other sources are given. */
 function programOf(source: string | undefined, workflows: string | undefined): Program {
   const withoutBundle = { WORKFLOW_BUNDLE: undefined };
   const { NM_TEST_WORKER: prepared } = process.env;

@@ -19,7 +19,7 @@ import { isShared, releaseSandbox, testSandbox } from './sandbox.ts';
 
 const budgets = resources.podDisruptionBudgets;
 
-/** What a watch of pods and one of Evacuations observed, across all restarts of workers. */
+/** Observations of a watch of pods and one of Evacuations, across all restarts of workers. */
 export interface PodRecord {
   /** Pod UID -> UIDs of the Evacuations created for it. */
   evacuations: Map<string, Set<string>>;
@@ -51,7 +51,7 @@ export interface WorldOptions {
   install?: boolean;
   /** Whether the tests need servers of their own, because they stop them for long or change how they were installed. */
   ownServers?: boolean;
-  /** As in SandboxOptions; if false, the tests have servers of their own. */
+  /** The option of SandboxOptions; if false, the tests have servers of their own. */
   mutatingPolicies?: boolean;
   /** With servers of their own: directory in which the apiserver logs the requests of the worker. */
   auditLogs?: string;

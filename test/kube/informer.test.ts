@@ -365,7 +365,7 @@ test('an informer on demand runs while it is used, with one watch for all users'
   expect(reported).toEqual([`a Added ${namespace}/one`, `b Added ${namespace}/one`]);
   a.release();
   await put('two');
-  await eventually('the other user to be told', () =>
+  await eventually('the other user to be notified', () =>
     reported.includes(`b Added ${namespace}/two`) ? undefined : `${reported}`,
   );
   expect(reported).not.toContain(`a Added ${namespace}/two`);

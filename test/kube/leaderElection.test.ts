@@ -24,7 +24,7 @@ const configMaps: Resource = {
   namespaced: true,
 };
 /** Long enough that a busy machine renews in time. */
-const quick = { leaseDurationSeconds: 4, renewDeadlineSeconds: 2.7, retryPeriodSeconds: 0.3 };
+const short = { leaseDurationSeconds: 4, renewDeadlineSeconds: 2.7, retryPeriodSeconds: 0.3 };
 
 beforeAll(async () => {
   sandbox = await testSandbox();
@@ -47,7 +47,7 @@ function contest() {
   const timeline: string[] = [];
   let leading = 0;
   const observed = { maxLeaders: 0 };
-  const candidate = (identity: string, client: Kube = kube, periods = quick) => {
+  const candidate = (identity: string, client: Kube = kube, periods = short) => {
     const stop = new AbortController();
     const log = recordedLog();
     const options = { kube: client, name, namespace, identity, ...periods, log, signal: stop.signal };
@@ -228,7 +228,7 @@ describe('a leader whose Lease', () => {
   test('is deleted between two renewals does not take it back', async () => {
     const { candidate, eventuallyHappened, timeline } = contest();
     // It renews so often that the renewal finds the Lease gone before the watch reports it.
-    const first = candidate('first', kube, { ...quick, retryPeriodSeconds: 0.01 });
+    const first = candidate('first', kube, { ...short, retryPeriodSeconds: 0.01 });
     await eventuallyHappened('first leads');
     const { uid = '' } = (await leaseNow())?.metadata ?? {};
     await kube.delete(resources.leases, { namespace, name }, { uid });
@@ -264,7 +264,7 @@ test('a candidate that has observed a dead leader while it started leads with it
   );
   const requests = counted();
   const client = connect(sandbox.kubeconfig, requests);
-  const options = { kube: client, name, namespace, identity: 'heir', ...quick, log, signal: stop.signal };
+  const options = { kube: client, name, namespace, identity: 'heir', ...short, log, signal: stop.signal };
   await runWhenLeader({ ...options, observer }, async () => {
     expect(requests.of('get')).toBe(1);
     expect((await leaseNow())?.spec.holderIdentity).toBe('heir');
@@ -277,7 +277,7 @@ test('a leader renews with one request, and a candidate that sees the renewals s
   const { candidate, eventuallyHappened, timeline } = contest();
   const [ofFirst, ofSecond] = [counted(), counted()];
   const clients = [connect(sandbox.kubeconfig, ofFirst), connect(sandbox.kubeconfig, ofSecond)] as const;
-  const periods = { ...quick, retryPeriodSeconds: 0.15 };
+  const periods = { ...short, retryPeriodSeconds: 0.15 };
   const first = candidate('first', clients[0], periods);
   await eventuallyHappened('first leads');
   const second = candidate('second', clients[1], periods);
@@ -321,7 +321,7 @@ test('a renewal that succeeded before the Lease was cleared gives no write to th
     await eventually('the loss', () => (isLost() ? undefined : 'none'));
     return renewed;
   });
-  const options = { kube: late, name, namespace, identity: 'first', ...quick, log, signal: stop.signal };
+  const options = { kube: late, name, namespace, identity: 'first', ...short, log, signal: stop.signal };
   const written = Promise.withResolvers<unknown>();
   const write = (fenced: FencedKube) => fenced.create(configMaps, { metadata: { name: 'late', namespace } });
   const done = runWhenLeader(options, async (leading, fenced) => {
@@ -340,7 +340,7 @@ test('an error of the leader is logged, the Lease is released, and it leads agai
   const stop = new AbortController();
   const log = recordedLog();
   let runs = 0;
-  const options = { kube, name, namespace, identity: 'only', ...quick, log, signal: stop.signal };
+  const options = { kube, name, namespace, identity: 'only', ...short, log, signal: stop.signal };
   await runWhenLeader(options, async () => {
     runs++;
     if (runs === 1) throw new Error('the first run failed');

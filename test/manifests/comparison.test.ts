@@ -9,7 +9,7 @@ beforeAll(async () => {
   manifests = await readManifests();
 });
 
-/** As the apiserver stores it: with metadata, defaults and a status. */
+/** Returns the object as the apiserver stores it: with metadata, defaults and a status. */
 const stored = (manifest: KubeObject): KubeObject =>
   ({
     ...manifest,

@@ -55,7 +55,7 @@ type Shape = (name: string) => Promise<Run>;
 
 interface Run {
   workflowId: string;
-  /** Of a Temporal other than the world's; its history must be saved before it closes. */
+  /** Address of a Temporal other than the world's; its history must be saved before it closes. */
   address?: string;
   close?: () => Promise<void>;
 }

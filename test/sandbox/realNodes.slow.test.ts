@@ -72,7 +72,7 @@ test('a number of nodes that is not possible is rejected with the bounds', async
   );
 });
 
-test('a user who is not root is told so', () => {
+test('a user who is not root gets an error with the remedy', () => {
   const getuid = jest.spyOn(process as Required<typeof process>, 'getuid').mockReturnValue(1_000);
   try {
     expect(realNodeProblem()).toBe('real nodes need root: run this command as root');

@@ -126,19 +126,31 @@ const replacedWords = [
   'goes on',
   'cannot go on',
   'lets? go',
-  'judges?',
+  'judge[ds]?',
   'obstacles?',
   'census',
   'begun',
+  'plant(s|ed)?',
+  'nodeBudgets?',
+  'forgiving',
 ];
 
-describe('words', () => {
-  const pattern = new RegExp(`\\b(${replacedWords.join('|')})\\b`, 'gi');
+const replaced = new RegExp(`\\b(${replacedWords.join('|')})\\b`, 'gi');
 
+/** A word that is replaced, too: a process reports, signals or logs. Not yet in these folders; records of decisions keep their words. */
+const tell = /\b(tells?|told|telling)\b/gi;
+const stillTelling = /^(activities|bench|docs\/adr|domain\/windows|test\/chaos)\//;
+
+function replacedWordsIn(path: string, text: string): string[] {
+  const patterns = stillTelling.test(path) ? [replaced] : [replaced, tell];
+  return patterns.flatMap((pattern) => [...text.matchAll(pattern)].map(([word]) => word));
+}
+
+describe('words', () => {
   test.each(paths)('of %s are standard terms', (path) => {
     // Quotations of specifications, in tables and lists, have the words of others.
     const own = textOf(path).replaceAll(/^(\| |  - )".*?"(?=<br>| \||$)/gm, '');
-    expect([...own.matchAll(pattern)].map(([word]) => word)).toEqual([]);
+    expect(replacedWordsIn(path, own)).toEqual([]);
   });
 
   // This file lists them.
@@ -149,7 +161,7 @@ describe('words', () => {
 
   test('of sources and manifests are standard terms', () => {
     const used = sources.flatMap((path) =>
-      [...readFileSync(join(root, path), 'utf8').matchAll(pattern)].map(([word]) => `${path}: ${word}`),
+      replacedWordsIn(path, readFileSync(join(root, path), 'utf8')).map((word) => `${path}: ${word}`),
     );
     expect(sources.length).toBeGreaterThan(900);
     expect(used).toEqual([]);

@@ -16,6 +16,8 @@ interface Sample {
   folder: string;
   /** The content of the file; the names in it need not exist. */
   code: string;
+  /** Returns the content of `peer.ts` beside the file of this name. */
+  peer?: (file: string) => string;
 }
 
 const allowed: Sample[] = [
@@ -245,6 +247,9 @@ const forbidden: (Sample & { rule?: string })[] = [
   { folder: 'cli', code: "export { a } from '../admission/registration.ts';" },
   { folder: 'scripts', code: "export { a } from '../worker/run.ts';" },
   { folder: 'scripts', code: "export { a } from '../admission/drainPlanPolicy.ts';" },
+  { folder: 'conformance', code: "export { a } from '../controllers/b.ts';" },
+  { folder: 'conformance', code: "export { a } from '../domain/b.ts';" },
+  { folder: 'conformance', code: "export { KubeConfig } from '@kubernetes/client-node';" },
   { folder: 'bench', code: "export { KubeConfig } from '@kubernetes/client-node';" },
   { folder: 'demo', code: "export { a } from '../test/kit/builders.ts';" },
 ];
@@ -286,6 +291,13 @@ const mistakes: (Sample & { when: string; rule: string })[] = [
       '  setHandler(advance, () => undefined, { validator: async (stage) => { await check(stage); } });',
     ].join('\n'),
     rule: 'typescript(no-misused-promises)',
+  },
+  {
+    when: 'two files import types of each other',
+    folder: 'domain/cycle',
+    code: "import type { B } from './peer.ts';\nexport interface A { b?: B }",
+    peer: (file) => `import type { A } from './${file}';\nexport interface B { a?: A }`,
+    rule: 'import(no-cycle)',
   },
   {
     when: 'a switch leaves out a stage',
@@ -337,8 +349,11 @@ async function lint(root: string, samples: readonly Sample[]): Promise<Map<Sampl
   ])
     await place(join(root, name), (path) => copyFile(join(repository, name), path));
   await symlink(join(repository, 'node_modules'), join(root, 'node_modules'), 'dir');
-  for (const [index, { folder, code }] of samples.entries())
-    await place(join(root, folder, fileName(index)), (path) => writeFile(path, `${code}\n`));
+  for (const [index, { folder, code, peer }] of samples.entries()) {
+    const file = fileName(index);
+    await place(join(root, folder, file), (path) => writeFile(path, `${code}\n`));
+    if (peer !== undefined) await writeFile(join(root, folder, 'peer.ts'), `${peer(file)}\n`);
+  }
   const diagnostics = await diagnosticsOf(root, new Set(samples.map(({ folder }) => folder)));
   return new Map(
     samples.map((sample, index) => {

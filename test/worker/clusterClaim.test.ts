@@ -55,7 +55,7 @@ describe('the claim of a cluster', () => {
     expect((await claimOf(ours).describe()).runId).toBe(runId);
   });
 
-  test('is refused to another cluster, which is told the remedy', async () => {
+  test('is refused to another cluster, with the remedy', async () => {
     const { ours, other } = clusters();
     await claimNames(temporal, ours, silentLog);
     await expect(claimNames(temporal, other, silentLog)).rejects.toThrow(

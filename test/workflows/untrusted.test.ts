@@ -13,7 +13,7 @@ import {
   type WorkflowLab,
 } from '../kit/workflows.ts';
 
-/** What a client that may write to the Temporal namespace can send to the workflows. */
+/** Tests of what a client that may write to the Temporal namespace can send to the workflows. */
 let sandbox: Sandbox;
 let lab: WorkflowLab;
 

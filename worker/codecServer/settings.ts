@@ -20,7 +20,7 @@ export interface CodecServerConfig {
   logLevel: string;
 }
 
-/** Whose requests are answered. With both, either suffices: a token for the CLI, JWTs for the UI. */
+/** Clients whose requests are answered. With both a token and JWTs, either suffices: a token for the CLI, JWTs for the UI. */
 export interface Authorization {
   /** Everyone. */
   anonymous: boolean;
@@ -49,7 +49,7 @@ const originList = z
     error: 'expected origins separated by commas, such as https://cloud.temporal.io or http://localhost:8233',
   });
 
-/** Who can change the keys on their way can sign tokens. */
+/** URL of the keys, which must be trustworthy: a client that can change the keys in transit can sign tokens. */
 const jwksUrl = z
   .string()
   .refine((text) => isTrustworthy(URL.parse(text)), {

@@ -3,7 +3,7 @@ import { oneLine } from '../../domain/common/text.ts';
 import { errorMessage } from '../../kube/errors.ts';
 import type { RecordedRun } from './histories.ts';
 
-/** What a replay has shown of one run. */
+/** Result of the replay of one run. */
 export interface Replayed {
   readonly workflowId: string;
   readonly runId: string;

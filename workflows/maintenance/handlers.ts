@@ -26,8 +26,13 @@ import {
   resumeSignal,
   resumeUpdate,
 } from './messages.ts';
-import type { Work } from './nodeMaintenance.ts';
 import { applyHint, applyObservation, type Progress, progressOf, type Run, refTo } from './run.ts';
+
+/** Work in progress for which the handlers of signals and updates wait. */
+export interface Work {
+  /** An activity that evacuates pods is in progress. */
+  evacuating: boolean;
+}
 
 type Effects = Pick<NodeMaintenanceActivities, 'requestStage' | 'recordPause'> & {
   /** Renders the current details. */

@@ -28,7 +28,7 @@ import { unwrapActivityFailure } from '../shared/failures.ts';
 import { onCancellation, runLongRunning } from '../shared/longRunning.ts';
 import { proxyWithSummaries } from '../shared/proxyWithSummaries.ts';
 import { changedSearchAttributes } from '../shared/searchAttributes.ts';
-import { handleMessages } from './handlers.ts';
+import { handleMessages, type Work } from './handlers.ts';
 import {
   applyAdmitted,
   applyDetails,
@@ -72,12 +72,6 @@ function longRunning(run: Run, summary: string, pace: Pace = 'Waiting') {
   // An object that the apiserver finds invalid stays invalid.
   const retry = { ...options.retry, nonRetryableErrorTypes: ['Invalid'] };
   return proxyActivities<NodeMaintenanceActivities>({ ...options, retry, summary });
-}
-
-/** Work in progress for which the handlers of signals and updates wait. */
-export interface Work {
-  /** An activity that evacuates pods is in progress. */
-  evacuating: boolean;
 }
 
 /**

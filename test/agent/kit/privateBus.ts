@@ -11,10 +11,10 @@ import type { AgentProcessOptions } from './agentProcess.ts';
 
 const bundledModules = new URL('../../kit/bundledModules.ts', import.meta.url).href;
 
-/** That of Debian's packages, whatever PATH begins with. */
+/** Python of Debian's packages, whatever PATH begins with. */
 const python = '/usr/bin/python3';
 
-/** What this machine lacks for tests of D-Bus; undefined if it has everything. `npm run debian-packages` installs it. */
+/** Names what this machine lacks for tests of D-Bus; undefined if it has everything. `npm run debian-packages` installs it. */
 export const missingForBus = busProblem();
 
 function busProblem(): string | undefined {
@@ -201,7 +201,7 @@ export class PrivateBus {
   }
 }
 
-/** Those of agents outlive them. */
+/** Ends the inhibitors of agents, which outlive them. */
 function endInhibitors(inhibitors: readonly { who: string; pid: number }[]): void {
   for (const { who, pid } of inhibitors) if (who !== 'kubelet') process.kill(pid, 'SIGTERM');
 }

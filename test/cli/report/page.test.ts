@@ -47,28 +47,28 @@ beforeAll(async () => {
 });
 afterAll(() => browser?.close());
 
-interface Look {
+interface PageOptions {
   readonly width?: number;
   readonly colorScheme?: 'light' | 'dark';
 }
 
 /** Shows the page in a browser that has no network, and returns it with what it did besides showing itself. */
-async function looked(markup: string, { width = 1_280, colorScheme = 'light' }: Look = {}) {
+async function openPage(markup: string, { width = 1_280, colorScheme = 'light' }: PageOptions = {}) {
   const context = await browser.newContext({ viewport: { width, height: 800 }, colorScheme, offline: true });
   const page = await context.newPage();
-  const deeds: string[] = [];
-  page.on('console', (message) => deeds.push(`console: ${message.text()}`));
-  page.on('pageerror', (error) => deeds.push(`error: ${error.message}`));
-  page.on('dialog', (dialog) => deeds.push(`dialog: ${dialog.message()}`));
+  const actions: string[] = [];
+  page.on('console', (message) => actions.push(`console: ${message.text()}`));
+  page.on('pageerror', (error) => actions.push(`error: ${error.message}`));
+  page.on('dialog', (dialog) => actions.push(`dialog: ${dialog.message()}`));
   await context.route('**', (route) => {
-    deeds.push(`request: ${route.request().url()}`);
+    actions.push(`request: ${route.request().url()}`);
     return route.abort();
   });
   await page.setContent(markup, { waitUntil: 'load' });
-  return { page, deeds, close: () => context.close() };
+  return { page, actions, close: () => context.close() };
 }
 
-/** What no report contains: elements that load or run something, and such attributes. */
+/** Finds what no report contains: elements that load or run something, and such attributes. */
 const foreignMarkup = `[
   ...[...document.querySelectorAll('script, img, a, iframe, form, foreignObject, body style')].map((one) => one.tagName),
   ...[...document.querySelectorAll('*')].flatMap((one) => one.getAttributeNames()).filter((one) => /^(on|href|src|style)/.test(one)),
@@ -82,8 +82,8 @@ describe('the page of a report', () => {
     const backgrounds = new Set<string>();
     for (const width of [390, 1_280])
       for (const colorScheme of ['light', 'dark'] as const) {
-        const { page, deeds, close } = await looked(markup, { width, colorScheme });
-        expect(deeds).toEqual([]);
+        const { page, actions, close } = await openPage(markup, { width, colorScheme });
+        expect(actions).toEqual([]);
         expect(await page.evaluate('document.documentElement.scrollWidth')).toBe(width);
         expect(await page.locator('h1').innerText()).toBe(name);
         expect(await visible(page, '.chart svg').count()).toBe(
@@ -97,7 +97,7 @@ describe('the page of a report', () => {
   });
 
   test('shows tiers, what blocked pods and who requested the stages', async () => {
-    const { page, close } = await looked(reportPage(recorded('blocked')));
+    const { page, close } = await openPage(reportPage(recorded('blocked')));
     const text = await page.locator('main').innerText();
     expect(text).toContain('PodDisruptionBudget default/blocked can never allow a disruption');
     expect(text).toContain('reported generation 1: stage Drain, requested by user sandbox-admin');
@@ -115,7 +115,7 @@ describe('the page of a report', () => {
   });
 
   test('prints in light colors, with the charts of wide screens', async () => {
-    const { page, close } = await looked(reportPage(recorded('blocked')), {
+    const { page, close } = await openPage(reportPage(recorded('blocked')), {
       width: 390,
       colorScheme: 'dark',
     });
@@ -129,11 +129,11 @@ describe('the page of a report', () => {
   test('shows markup of the cluster as text, wherever it stands', async () => {
     const script =
       '</style></svg><script>alert(1)</script><img src=https://evil.example/x onerror=alert(2)>" onload="alert(3)';
-    const { page, deeds, close } = await looked('');
+    const { page, actions, close } = await openPage('');
     for (const text of [...hostileTexts.map((one) => one.text.slice(0, 300)), script])
       for (const name of text === script ? reports : ['blocked']) {
         await page.setContent(reportPage(attacked(recorded(name), text)), { waitUntil: 'load' });
-        expect({ text, deeds }).toEqual({ text, deeds: [] });
+        expect({ text, actions }).toEqual({ text, actions: [] });
         expect(await page.evaluate(foreignMarkup)).toEqual([]);
       }
     expect(await page.locator('h1').innerText()).toBe(script);
@@ -141,14 +141,14 @@ describe('the page of a report', () => {
   });
 
   test('forbids scripts, requests and styles of others, should markup get through', async () => {
-    const planted = reportPage(recorded('blocked')).replace(
+    const injected = reportPage(recorded('blocked')).replace(
       '<main>',
-      '<main><script>alert(1)</script><img src="https://evil.example/x"><p style="color:red" id="planted">x</p><style>body{color:red}</style>',
+      '<main><script>alert(1)</script><img src="https://evil.example/x"><p style="color:red" id="injected">x</p><style>body{color:red}</style>',
     );
-    const { page, deeds, close } = await looked(planted);
-    expect(deeds.filter((deed) => !deed.startsWith('console: '))).toEqual([]);
-    expect(deeds.length).toBeGreaterThanOrEqual(4);
-    expect(await page.evaluate('getComputedStyle(document.getElementById("planted")).color')).toBe(
+    const { page, actions, close } = await openPage(injected);
+    expect(actions.filter((line) => !line.startsWith('console: '))).toEqual([]);
+    expect(actions.length).toBeGreaterThanOrEqual(4);
+    expect(await page.evaluate('getComputedStyle(document.getElementById("injected")).color')).toBe(
       'rgb(28, 36, 48)',
     );
     await close();

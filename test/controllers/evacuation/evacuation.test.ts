@@ -59,7 +59,7 @@ async function eventuallyMessage(pod: Pod, message: string | RegExp): Promise<vo
   await eventually(`the message of the Evacuation of ${pod.metadata.name}`, hasMessage);
 }
 
-/** The watch may tell that an Evacuation is gone before the response to the request that deleted it arrives. */
+/** The watch may report that an Evacuation is gone before the response to the request that deleted it arrives. */
 async function eventuallyDeletedTogether() {
   await eventually('the response to the only deletion', () =>
     expect(c.requests.count('deletecollection evacuations.evacuation.coordination.k8s.io')).toBe(1),

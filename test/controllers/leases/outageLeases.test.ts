@@ -19,7 +19,7 @@ let running: Promise<void>;
 
 /** Checked every second. */
 const leaseDurationSeconds = 6;
-/** Of the Leases that are written here: one that is renewed gets the shorter duration above. */
+/** Fields of the Leases that are written here: one that is renewed gets the shorter duration above. */
 const written = { holderIdentity: holder, leaseDurationSeconds: 900 };
 
 beforeAll(async () => {

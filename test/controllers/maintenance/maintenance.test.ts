@@ -44,7 +44,7 @@ let running: { abort: AbortController; ended: Promise<void> } | undefined;
 beforeAll(async () => {
   quietTemporal();
   sandbox = await testSandbox();
-  // Temporal waits ever longer between attempts of a workflow task that fails: up to ten minutes unless told otherwise.
+  // Temporal waits ever longer between attempts of a workflow task that fails: up to ten minutes unless configured otherwise.
   temporal = await ownTemporal(sandbox, { 'history.workflowTaskRetryMaxInterval': '1s' });
   lab = await workflowLab(temporal.address);
   c = await testCluster(sandbox, { prefix: 'control' });

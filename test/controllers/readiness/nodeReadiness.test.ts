@@ -22,7 +22,7 @@ let c: TestCluster;
 let policies: ReadinessPolicies;
 let stop: AbortController;
 let running: Promise<unknown>;
-/** By node: true if the node was created with the taint, which the first version that the watch returned shows. */
+/** Nodes, with true if they were created with the taint, which the first version that the watch returned shows. */
 const wasCreatedTainted = new Map<string, boolean>();
 /** A node that is no longer new when it gets gates. */
 let oldNode: string;
@@ -46,7 +46,7 @@ afterAll(async () => {
   await releaseSandbox(sandbox);
 });
 
-/** What holds until the grace or the damping ends is observed while they do not end. */
+/** Grace and damping that do not end, so that a test can observe what holds until they do. */
 const endlessTiming = { graceMs: 3_600_000, dampingMs: 3_600_000 };
 const shortTiming = { graceMs: 500, dampingMs: 500 };
 

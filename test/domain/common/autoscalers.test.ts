@@ -20,7 +20,7 @@ const annotationsOfUsers = fc
   )
   .map((own): Annotations => ({ 'example.com/rack': '7', ...(own as Annotations) }));
 
-/** What a process does to the one node: maintenances join, keep and leave it. */
+/** Applies to one node what a process does: maintenances join, keep and leave it. */
 class World {
   annotations: Annotations;
   /** The records of the maintenances that hold the node. */

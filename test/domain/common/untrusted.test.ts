@@ -13,7 +13,7 @@ import {
 } from '../../../domain/windows/windowState.ts';
 import { anyText } from '../../kit/anyText.ts';
 
-/** What a client of Temporal may send: any JSON, and what JSON cannot express. */
+/** Values that a client of Temporal may send: any JSON, and what JSON cannot express. */
 const anything = fc.oneof(
   fc.jsonValue(),
   fc.anything({ maxDepth: 4 }),

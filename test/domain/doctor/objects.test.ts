@@ -8,7 +8,7 @@ import type { NodeReadiness } from '../../../api/nodeReadiness.ts';
 import { budgetFindings } from '../../../domain/doctor/budgets.ts';
 import { evacuationFindings, evacuatorFindings } from '../../../domain/doctor/evacuations.ts';
 import { maintenanceFindings, windowFindings } from '../../../domain/doctor/maintenances.ts';
-import { nodeBudgetFindings } from '../../../domain/doctor/nodeBudgets.ts';
+import { nodeDisruptionBudgetFindings } from '../../../domain/doctor/nodeDisruptionBudgets.ts';
 import { leaseFindings, nodeFindings } from '../../../domain/doctor/nodes.ts';
 import { emptyStatus, newNodeStatus } from '../../../domain/maintenance/status.ts';
 import { gate, pod } from '../../kit/builders.ts';
@@ -355,7 +355,7 @@ describe('a PodDisruptionBudget', () => {
   });
 
   test('of nodes is named if it allows no node or selects none', () => {
-    const nodeBudget = (name: string, reason: string, status: 'True' | 'False') => ({
+    const nodeDisruptionBudget = (name: string, reason: string, status: 'True' | 'False') => ({
       metadata: { name },
       spec: { maxUnavailable: 1 },
       status: {
@@ -369,15 +369,18 @@ describe('a PodDisruptionBudget', () => {
         reservations: [],
       },
     });
-    const { status: _status, ...unreconciled } = nodeBudget('new', 'LimitReached', 'True');
+    const { status: _status, ...unreconciled } = nodeDisruptionBudget('new', 'LimitReached', 'True');
     const fine = [
-      nodeBudget('cluster', 'NodesAvailable', 'False'),
-      nodeBudget('full', 'LimitReached', 'True'),
+      nodeDisruptionBudget('cluster', 'NodesAvailable', 'False'),
+      nodeDisruptionBudget('full', 'LimitReached', 'True'),
       unreconciled,
     ];
-    expect(nodeBudgetFindings(fine)).toEqual([]);
-    const wrong = [nodeBudget('gpu', 'NoNodeSelected', 'False'), nodeBudget('api', 'NoneAllowed', 'True')];
-    expect(nodeBudgetFindings([...wrong, ...fine])).toMatchObject([
+    expect(nodeDisruptionBudgetFindings(fine)).toEqual([]);
+    const wrong = [
+      nodeDisruptionBudget('gpu', 'NoNodeSelected', 'False'),
+      nodeDisruptionBudget('api', 'NoneAllowed', 'True'),
+    ];
+    expect(nodeDisruptionBudgetFindings([...wrong, ...fine])).toMatchObject([
       {
         result: 'warning',
         message: 'NoneAllowed',

@@ -24,14 +24,15 @@ const facts: WebhookFacts = {
   missingMutations: [],
   readyEndpoints: 1,
 };
-const judged = (differs: Partial<WebhookFacts>) => webhookFindings({ ...facts, ...differs });
-const problems = (differs: Partial<WebhookFacts>) => judged(differs).filter(({ result }) => result !== 'ok');
+const findings = (differs: Partial<WebhookFacts>) => webhookFindings({ ...facts, ...differs });
+const problems = (differs: Partial<WebhookFacts>) =>
+  findings(differs).filter(({ result }) => result !== 'ok');
 
 describe('webhooks', () => {
   test('are ok when the apiserver gets an answer, also one that denies', () => {
     const message = 'the apiserver reaches 3 webhooks at Service nm/node-maintenance-admission';
-    expect(judged({})).toEqual([{ result: 'ok', message }]);
-    expect(judged({ probe: { kind: 'Denied', message: 'no' } })).toEqual([{ result: 'ok', message }]);
+    expect(findings({})).toEqual([{ result: 'ok', message }]);
+    expect(findings({ probe: { kind: 'Denied', message: 'no' } })).toEqual([{ result: 'ok', message }]);
   });
 
   test('that could not be read are ok when the server answers', () => {

@@ -79,7 +79,7 @@ const someCommand = fc.oneof(
 
 type StatusChange = (status: NodeMaintenanceStatus) => NodeMaintenanceStatus;
 
-/** What a worker does next. */
+/** The next step of a worker. */
 type Next =
   | { kind: 'Decide' }
   | { kind: 'Read'; decided: Decided; version: number; readAt: number; seen: Partial<World> }
@@ -97,7 +97,7 @@ interface Worker {
   /** How much of the history its informers show. */
   seen: Record<Kind, number>;
   next: Next;
-  /** What it has verified, as DrainedCheck remembers it. */
+  /** Verified state, as DrainedCheck remembers it. */
   verified: string;
 }
 
@@ -357,7 +357,7 @@ const changeOf =
     });
 
 describe('the condition Drained, for any order of changes and of informer events', () => {
-  test('becomes True only if nothing that contradicts it existed since the object was read, and tells the truth in the end', () => {
+  test('becomes True only if nothing that contradicts it existed since the object was read, and is true in the end', () => {
     let written = 0;
     fc.assert(
       fc.property(fc.array(someCommand, { maxLength: 120, size: 'max' }), (commands) => {

@@ -129,6 +129,6 @@ test.each([
     reason: 'BudgetNeverAllows',
     want: 'The PodDisruptionBudget of Deployment default/web can never allow a disruption; its pods are replaced before they are evicted.',
   },
-] as const)('the owner is told why: $reason', ({ reason, want }) => {
+] as const)('the owner gets the reason: $reason', ({ reason, want }) => {
   expect(registrationMessage(reason, deployment())).toBe(want);
 });

@@ -37,7 +37,7 @@ const view = { now, responseMs: 30_000, budgets: [budget] };
 const of = (found: { eviction?: LifecycleEviction; request?: EvictionRequest }, one = running) =>
   evictionProgress(one, { request, ...found }, view);
 
-test('an Eviction and an Evacuation tell the same about the evacuation', () => {
+test('an Eviction and an Evacuation report the same about the evacuation', () => {
   const byEviction = of({
     eviction: eviction({
       name: 'acme.io/migrate',

@@ -53,7 +53,7 @@ describe('EvictionRequests are', () => {
   });
 });
 
-test('the condition tells another process when none was answered, and that there may be requests', () => {
+test('the condition shows another process when none was answered, and that there may be requests', () => {
   const condition = {
     ...servingCondition('Unanswered', auto),
     lastTransitionTime: new Date(nowMs).toISOString(),

@@ -35,7 +35,7 @@ class World {
   requests: EvictionRequest[] = [];
   evictions: LifecycleEviction[] = [];
   leftAt: Date | undefined;
-  /** What the controller has written. */
+  /** Writes of the controller. */
   readonly written: Step['kind'][] = [];
   #serial = 0;
   #created = 0;
@@ -576,7 +576,7 @@ test.each([
   expect(compareResponders(after, before)).toBeGreaterThan(0);
 });
 
-/** What may happen to the cluster; a number says to which request. */
+/** Changes that may happen to the cluster; a number says to which request. */
 const happenings: Record<string, (world: World, n: number) => void> = {
   'a request is made': (world, n) => world.requested(`example.com/${n}`),
   'a request is withdrawn': (world, n) => world.intended(nameOf(world, n), 'Withdrawn'),

@@ -78,7 +78,7 @@ describe('the agent of a node', () => {
     }
   });
 
-  test('is judged whatever the Lease contains', () => {
+  test('is evaluated whatever the Lease contains', () => {
     const text = fc.oneof(fc.string(), fc.constantFrom(at(0), at(-100), at(1e9)));
     const specs = fc.record(
       { holderIdentity: fc.string(), leaseDurationSeconds: fc.double(), renewTime: text },

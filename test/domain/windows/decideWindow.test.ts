@@ -7,18 +7,16 @@ import type { NodeMaintenance } from '../../../api/nodeMaintenance.ts';
 import { revisionOf } from '../../../domain/common/revision.ts';
 import { emptyStatus } from '../../../domain/maintenance/status.ts';
 import {
-  decidePhase,
   decideWindow,
   isResumed,
   nextWindowStep,
   type PlannedStep,
   type WindowDecisionInput,
-  type WindowPhase,
   waitingSinceOf,
 } from '../../../domain/windows/decideWindow.ts';
 import { nodeCancelled, nodeFailed, nodeSucceeded } from '../../../domain/windows/nodeResult.ts';
 import type { NodeStep } from '../../../domain/windows/nodeFacts.ts';
-import { closingProblem } from '../../../domain/windows/openWindow.ts';
+import { closingProblem, decidePhase, type WindowPhase } from '../../../domain/windows/openWindow.ts';
 import { decideNodeStep } from '../../../domain/windows/nodeStep.ts';
 import { nodeStepInput } from '../../../domain/windows/nodeStepInput.ts';
 import { newWindowMaintenance, windowMaintenanceOf } from '../../../domain/windows/windowMaintenance.ts';

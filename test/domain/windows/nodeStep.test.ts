@@ -1,9 +1,7 @@
 import fc from 'fast-check';
-import type { Condition, Job, Node } from '../../../api/core.ts';
-import type { NodeMaintenanceStage } from '../../../api/nodeMaintenance.ts';
-import { type ConditionFacts, isTrue } from '../../../domain/common/conditions.ts';
-import { emptyStatus } from '../../../domain/maintenance/status.ts';
-import { decideAdvance } from '../../../domain/windows/advance.ts';
+import type { Node } from '../../../api/core.ts';
+import { isTrue } from '../../../domain/common/conditions.ts';
+import { isJobRunning } from '../../../domain/common/job.ts';
 import {
   advanceRequested,
   nodeAdvanced,
@@ -15,24 +13,24 @@ import {
 } from '../../../domain/windows/nodeResult.ts';
 import { decideNodeStep } from '../../../domain/windows/nodeStep.ts';
 import type { NodeStepInput } from '../../../domain/windows/nodeStepInput.ts';
-import { isJobRunning } from '../../../domain/common/job.ts';
-
-const nowMs = Date.parse('2026-11-21T12:00:00Z');
-const before = (seconds: number) => new Date(nowMs - seconds * 1_000).toISOString();
-
-const ready: Node = { metadata: { name: 'n' }, spec: { unschedulable: true } };
-const unready: Node = {
-  metadata: { name: 'n' },
-  spec: { taints: [{ key: 'node.kubernetes.io/not-ready', effect: 'NoSchedule' }] },
-};
-const gated: Node = {
-  metadata: { name: 'n' },
-  spec: { taints: [{ key: 'readiness.k8s.io/gates', effect: 'NoSchedule' }] },
-};
-
-const condition = (facts: ConditionFacts): Condition => ({ ...facts, lastTransitionTime: before(10) });
-const is = (type: string, status: 'True' | 'False' = 'True') =>
-  condition({ type, status, reason: type, message: '' });
+import {
+  anyHeartbeatMs,
+  anyJob,
+  anyMaintenance,
+  before,
+  condition,
+  drained,
+  gated,
+  is,
+  job,
+  type MaintenanceDiffers,
+  maintenanceOf,
+  nowMs,
+  ready,
+  succeeded,
+  terminating,
+  unready,
+} from '../../kit/windowNode.ts';
 
 const gatedBy = (message: string): Node => ({
   ...gated,
@@ -43,45 +41,12 @@ const gatedBy = (message: string): Node => ({
   },
 });
 
-/** A Job that started this many seconds ago. */
-function job(startedSecondsAgo: number, ...conditions: Condition[]): Job {
-  return {
-    metadata: { name: 'work', uid: 'job', creationTimestamp: before(startedSecondsAgo) },
-    spec: { activeDeadlineSeconds: 600, template: { spec: { terminationGracePeriodSeconds: 30 } } },
-    status: { startTime: before(startedSecondsAgo), conditions },
+type Differs = Partial<Omit<NodeStepInput, 'maintenance' | 'node'>> &
+  MaintenanceDiffers & {
+    node?: Node | 'Absent' | 'Unselected' | 'Recreated';
+    lastHeartbeatMs?: number;
+    isMissingReadinessTaint?: boolean;
   };
-}
-
-const terminating = (startedSecondsAgo: number, deletedSecondsAgo: number): Job => ({
-  ...job(startedSecondsAgo),
-  metadata: { name: 'work', deletionTimestamp: before(deletedSecondsAgo) },
-});
-
-type Differs = Partial<Omit<NodeStepInput, 'maintenance' | 'node'>> & {
-  node?: Node | 'Absent' | 'Unselected' | 'Recreated';
-  lastHeartbeatMs?: number;
-  isMissingReadinessTaint?: boolean;
-  stage?: NodeMaintenanceStage;
-  conditions?: Condition[];
-  /** Seconds since Complete started. Its finalizer is removed. */
-  uncordoned?: number;
-};
-
-const finalizer = 'nodemaintenance.k8s.io/maintenance-completion';
-
-function maintenanceOf({
-  stage = 'Drain',
-  conditions = [],
-  uncordoned,
-}: Differs): NodeStepInput['maintenance'] {
-  const stageStatuses =
-    uncordoned === undefined ? [] : [{ name: 'Complete' as const, startTimestamp: before(uncordoned) }];
-  return {
-    metadata: { name: 'maintenance', finalizers: uncordoned === undefined ? [finalizer] : [] },
-    spec: { stage, nodeSelector: { nodeSelectorTerms: [] } },
-    status: { ...emptyStatus, conditions, stageStatuses },
-  };
-}
 
 function step(differs: Differs, maintenance = maintenanceOf(differs)) {
   const { node = ready, lastHeartbeatMs, isMissingReadinessTaint = false } = differs;
@@ -108,8 +73,6 @@ function step(differs: Differs, maintenance = maintenanceOf(differs)) {
   });
 }
 
-const drained = [is('Drained')];
-const succeeded = job(100, is('Complete'));
 const started = [...drained, condition(workStarted('work'))];
 const worked = [...drained, condition(workSucceeded('work'))];
 const waitForUncordon = { kind: 'Wait', message: 'the node is being uncordoned' };
@@ -587,80 +550,16 @@ describe('when the window ends', () => {
   });
 });
 
-describe('the request to advance a node is', () => {
-  test.each<{ when: string; result: ConditionFacts[]; job?: Job; want: ConditionFacts }>([
-    { when: 'accepted in progress', result: [], want: advanceRequested },
-    {
-      when: 'accepted again while the node is not ready',
-      result: [advanceRequested],
-      want: advanceRequested,
-    },
-    { when: 'accepted for a failed node', result: [nodeFailed('JobFailed', 'why')], want: nodeAdvanced },
-    {
-      when: 'accepted for a node whose Job has failed, before the failure is recorded',
-      result: [],
-      job: job(9, is('Failed')),
-      want: nodeAdvanced,
-    },
-    {
-      when: 'without effect on a node that succeeded and is being uncordoned',
-      result: [nodeSucceeded],
-      want: nodeSucceeded,
-    },
-  ])('$when', ({ result, job: its, want }) => {
-    const maintenance = maintenanceOf({ conditions: result.map(condition) });
-    expect(decideAdvance(maintenance, 'n', its)).toEqual({
-      kind: 'Accepted',
-      result: expect.objectContaining(want),
-    });
-  });
-
-  test('rejected while its Job is running, and for a node that was returned to service', () => {
-    expect(decideAdvance(maintenanceOf({}), 'n', job(10))).toEqual({
-      kind: 'Rejected',
-      problem: expect.stringContaining('Job work is running on node n'),
-    });
-    const over = maintenanceOf({ stage: 'Complete', uncordoned: 1, conditions: [condition(nodeSucceeded)] });
-    expect(decideAdvance(over, 'n', undefined)).toMatchObject({ kind: 'Rejected' });
-  });
-});
-
 describe('for every input', () => {
-  const results: ConditionFacts[] = [
-    nodeSucceeded,
-    nodeAdvanced,
-    advanceRequested,
-    nodeCancelled,
-    nodeFailed('JobFailed', 'why'),
-  ];
   const inputs = fc.record({
-    stage: fc.constantFrom<NodeMaintenanceStage>('Idle', 'Cordon', 'Drain', 'Complete'),
-    uncordoned: fc.option(fc.nat(200), { nil: undefined }),
-    conditions: fc
-      .tuple(
-        fc.option(fc.constantFrom(...results)),
-        fc.option(fc.constantFrom(workStarted('work'), workSucceeded('work'))),
-        fc.boolean(),
-      )
-      .map(([result, work, isDrained]) => [
-        ...(result ? [condition(result)] : []),
-        ...(work ? [condition(work)] : []),
-        ...(isDrained ? drained : []),
-      ]),
+    ...anyMaintenance,
     node: fc.constantFrom<NonNullable<Differs['node']>>(ready, unready, gated, 'Absent', 'Recreated'),
-    lastHeartbeatMs: fc.integer({ min: nowMs - 100_000, max: nowMs }),
+    lastHeartbeatMs: anyHeartbeatMs,
     isMissingReadinessTaint: fc.boolean(),
     work: fc.constantFrom('None' as const, 'Job' as const),
     revision: fc.constantFrom('Current' as const, 'Outdated' as const),
-    job: fc.constantFrom(
-      undefined,
-      job(10),
-      job(9_999),
-      succeeded,
-      job(50, is('Failed')),
-      terminating(100, 5),
-    ),
-    waitingSince: fc.option(fc.integer({ min: nowMs - 100_000, max: nowMs }), { nil: undefined }),
+    job: anyJob,
+    waitingSince: fc.option(anyHeartbeatMs, { nil: undefined }),
     policy: fc.constantFrom('Finish' as const, 'Hold' as const, 'Cancel' as const),
   });
   type Input = typeof inputs extends fc.Arbitrary<infer I> ? I : never;

@@ -1,3 +1,4 @@
+import fc from 'fast-check';
 import type { Condition, Node } from '../../../api/core.ts';
 import type { MaintenanceWindow } from '../../../api/maintenanceWindow.ts';
 import { RebootAnnotation } from '../../../api/names.ts';
@@ -13,7 +14,9 @@ import {
   nodeSucceeded,
   advanceRequested,
 } from '../../../domain/windows/nodeResult.ts';
-import { progressWhileClosed } from '../../../domain/windows/progress.ts';
+import { outcomesByNode } from '../../../domain/windows/nodeOutcome.ts';
+import { progressOf, progressWhileClosed } from '../../../domain/windows/progress.ts';
+import { anyOutcomes, windowNodes } from '../../kit/windowOutcomes.ts';
 
 const selector = {
   nodeSelectorTerms: [{ matchExpressions: [{ key: 'rack', operator: 'In' as const, values: ['a'] }] }],
@@ -208,4 +211,107 @@ describe('the progress of a closed window that reboots nodes', () => {
     expect(progress()).not.toHaveProperty('rebootRequired');
     expect(rebooted({ policy: 'Always' }, [])).not.toHaveProperty('notRequired');
   });
+});
+
+describe('for all outcomes', () => {
+  const inputs = fc.record({
+    selected: fc.shuffledSubarray(windowNodes),
+    outcomes: anyOutcomes.map(outcomesByNode),
+    reboots: fc.option(
+      fc.record({
+        policy: fc.constantFrom('IfRequired' as const, 'Always' as const),
+        required: fc.subarray(windowNodes).map((names) => new Set(names)),
+      }),
+      { nil: undefined },
+    ),
+  });
+  type Input = typeof inputs extends fc.Arbitrary<infer I> ? I : never;
+  const shown = ({ selected, outcomes, reboots }: Input) => progressOf('r', selected, { outcomes, reboots });
+  const holds = (law: (input: Input, progress: ReturnType<typeof shown>) => void) =>
+    fc.assert(
+      fc.property(inputs, (input) => law(input, shown(input))),
+      { numRuns: 500 },
+    );
+  const namesIn = ({ outcomes }: Input, ...states: string[]) =>
+    [...outcomes].filter(([, { state }]) => states.includes(state)).map(([name]) => name);
+
+  test('every node is counted once: those that are selected, and others in progress or failed', () => {
+    holds((input, { nodes: total, done, inProgress, failed, remaining, notRequired = 0 }) => {
+      const counted = new Set([...input.selected, ...namesIn(input, 'InProgress', 'Failed')]);
+      expect(total).toBe(input.selected.length);
+      expect(done + inProgress + failed + remaining + notRequired).toBe(counted.size);
+    });
+  });
+
+  test('the summary counts the nodes that need a maintenance, and no more of them as done', () => {
+    holds((_input, { summary, nodes: total, done, notRequired = 0 }) => {
+      expect(summary).toBe(`${done}/${total - notRequired}`);
+      expect(done).toBeLessThanOrEqual(total - notRequired);
+    });
+  });
+
+  test('failures are sorted, and short', () => {
+    holds((input, { failures, failed }) => {
+      expect(failures.map((one) => one.node)).toEqual(namesIn(input, 'Failed').toSorted());
+      expect(failed).toBe(failures.length);
+      for (const { message } of failures) expect(message).toMatch(/^.{0,1000}$/);
+    });
+  });
+
+  test('a node in progress or failed does not wait for a reboot, and a node that is not selected never does', () => {
+    holds((input, { rebootRequired }) => {
+      const busy = namesIn(input, 'InProgress', 'Failed');
+      const waiting = input.selected.filter(
+        (name) => input.reboots?.required.has(name) && !busy.includes(name),
+      );
+      expect(rebootRequired).toEqual(input.reboots && { nodes: waiting.length, names: waiting.toSorted() });
+    });
+  });
+
+  test('the order of the input does not matter', () => {
+    holds((input, progressNow) => {
+      const reversed = { ...input, selected: input.selected.toReversed() };
+      expect(shown({ ...reversed, outcomes: new Map([...input.outcomes].toReversed()) })).toEqual(
+        progressNow,
+      );
+    });
+  });
+});
+
+test('every node of a closed window is counted once, whatever its NodeMaintenances record', () => {
+  const names = nodes.map(({ metadata }) => metadata.name);
+  const maintenances = fc.array(
+    fc
+      .record({
+        name: fc.constantFrom(...names, 'gone'),
+        result: fc.constantFrom(
+          undefined,
+          nodeSucceeded,
+          nodeAdvanced,
+          advanceRequested,
+          nodeCancelled,
+          nodeFailed('JobFailed', 'why'),
+        ),
+        isCompleted: fc.boolean(),
+        revision: fc.constantFrom(revision, 'old'),
+        uid: fc.constantFrom(undefined, 'previous'),
+      })
+      .map(({ name, result, uid, ...differs }) =>
+        maintenanceOf(name, { ...differs, ...(result && { result }), ...(uid && { uid }) }),
+      ),
+    { maxLength: 6 },
+  );
+  fc.assert(
+    fc.property(maintenances, (drawn) => {
+      const { nodes: total, done, inProgress, failed, remaining, failures } = progress(...drawn);
+      // Only nodes in progress and failed nodes count although the window does not select them.
+      const others = new Set(drawn.map((one) => one.node).filter((name) => ['other', 'gone'].includes(name)));
+      expect(total).toBe(3);
+      expect(done + inProgress + failed + remaining).toBeGreaterThanOrEqual(total);
+      expect(done + inProgress + failed + remaining).toBeLessThanOrEqual(total + others.size);
+      expect(failures.length).toBe(failed);
+      expect(progress(...drawn.toReversed())).toEqual(progress(...drawn));
+    }),
+    { numRuns: 300 },
+  );
 });

@@ -3,7 +3,8 @@ import type { Rollout } from '../../../api/maintenanceWindow.ts';
 import { type BudgetLimit, limitOf } from '../../../domain/budget/nodeDisruptionBudget.ts';
 import type { NodeOutcome } from '../../../domain/windows/nodeOutcome.ts';
 import type { NotRebootableReason } from '../../../domain/windows/rebootNeeds.ts';
-import { decideRollout, type RolloutInput } from '../../../domain/windows/rollout.ts';
+import { decideRollout } from '../../../domain/windows/rollout.ts';
+import type { RolloutInput } from '../../../domain/windows/rolloutFacts.ts';
 
 const zone = 'topology.kubernetes.io/zone';
 const node = (name: string, labels: Record<string, string> = {}) => ({ name, labels });

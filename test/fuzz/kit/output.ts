@@ -1,4 +1,4 @@
-/** What was written while something ran. */
+/** Output that was written while something ran. */
 export interface Written<Result> {
   readonly result: Result;
   readonly output: string;

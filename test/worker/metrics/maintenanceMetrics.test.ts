@@ -6,7 +6,7 @@ import { emptyStatus } from '../../../domain/maintenance/status.ts';
 import type { Cluster } from '../../../kube/cluster.ts';
 import { observeDrains, observeMaintenances } from '../../../worker/metrics/maintenanceMetrics.ts';
 
-/** What the metrics need of the informers, without an apiserver. */
+/** Returns the part of the informers that the metrics need, without an apiserver. */
 function clusterOf(all: NodeMaintenance[]) {
   type Subscriber = Parameters<Cluster['maintenances']['subscribe']>[0];
   const subscribers = new Set<Subscriber>();

@@ -17,7 +17,7 @@ let sandbox: Sandbox;
 let lab: WorkflowLab;
 let c: TestCluster;
 let scope: ClusterScope;
-/** What the worker takes for the time of the apiserver. */
+/** The time that the worker takes for that of the apiserver. */
 let now = '';
 
 beforeAll(async () => {

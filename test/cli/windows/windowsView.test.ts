@@ -1,6 +1,6 @@
 import { expect, test } from '@jest/globals';
-import { formatTime, windowLines, windowsTable } from '../../cli/windows/windowsView.ts';
-import type { WindowSummary } from '../../domain/windows/summary.ts';
+import { formatTime, windowLines, windowsTable } from '../../../cli/windows/windowsView.ts';
+import type { WindowSummary } from '../../../domain/windows/summary.ts';
 
 const viewer = { nowMs: Date.parse('2026-11-28T03:00:00Z'), timeZone: 'America/New_York' };
 

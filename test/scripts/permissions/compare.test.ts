@@ -9,8 +9,8 @@ import {
   problemsOf,
   requestsIn,
   usageTable,
-} from '../../scripts/permissions/compare.ts';
-import { readPermissions } from '../../scripts/permissions/files.ts';
+} from '../../../scripts/permissions/compare.ts';
+import { readPermissions } from '../../../scripts/permissions/files.ts';
 
 const subjects = [{ kind: 'ServiceAccount', name: 'w', namespace: 'system' }];
 const clusterRole = (...rules: NonNullable<Manifest['rules']>): Manifest[] => [
@@ -209,7 +209,7 @@ test('deploy/ grants permissions to the worker, none by a wildcard', async () =>
 });
 
 test('sandboxes record the requests of every account that has permissions', async () => {
-  const policy = new URL('../../sandbox/audit-policy.yaml', import.meta.url);
+  const policy = new URL('../../../sandbox/audit-policy.yaml', import.meta.url);
   const { rules } = parse(readFileSync(policy, 'utf8')) as { rules: { userGroups?: string[] }[] };
   const namespaces = (await readPermissions()).map(({ account }) => account.split('/')[0]);
   const groups = [...new Set(namespaces)].map((namespace) => `system:serviceaccounts:${namespace}`);

@@ -5,12 +5,12 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import { afterEach, beforeEach, describe, expect, test } from '@jest/globals';
-import { ManifestFolders } from '../../agent/staticPods/folders.ts';
-import { silentLog } from '../../kube/log.ts';
+import { ManifestFolders } from '../../../agent/staticPods/folders.ts';
+import { silentLog } from '../../../kube/log.ts';
 
 // The folders of the node agent, without a cluster.
 
-const program = fileURLToPath(new URL('kit/movedManifests.ts', import.meta.url));
+const program = fileURLToPath(new URL('../kit/movedManifests.ts', import.meta.url));
 
 let dir: string;
 

@@ -4,8 +4,8 @@ import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from '@jest/globals';
-import { hasProcesses } from '../../agent/staticPods/processes.ts';
-import { eventually } from '../kit/eventually.ts';
+import { hasProcesses } from '../../../agent/staticPods/processes.ts';
+import { eventually } from '../../kit/eventually.ts';
 
 // A container, as far as the agent sees it: a process with a mount namespace in which a file of the kubelet's folder is mounted.
 

@@ -3,7 +3,7 @@ import { compareNames } from '../common/names.ts';
 import { type Finding, listedFindings, warning } from './finding.ts';
 
 /** Finds NodeDisruptionBudgets that let no window start, or that limit nothing. Returns no finding if there are none. */
-export function nodeBudgetFindings(budgets: readonly NodeDisruptionBudget[]): Finding[] {
+export function nodeDisruptionBudgetFindings(budgets: readonly NodeDisruptionBudget[]): Finding[] {
   const findings = budgets
     .toSorted((a, b) => compareNames(a.metadata.name, b.metadata.name))
     .flatMap(({ metadata, status }): Finding[] => {

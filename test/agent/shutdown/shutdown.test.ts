@@ -2,24 +2,24 @@ import { afterAll, afterEach, beforeAll, beforeEach, describe, expect } from '@j
 import { mkdir, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { parse } from 'yaml';
-import type { ShutdownOptions } from '../../agent/shutdown/shutdown.ts';
-import { agentUser, NODE_NAME_EXTRA, REQUESTER_ANNOTATION, SYSTEM_NAMESPACE } from '../../api/names.ts';
-import { shutdownMaintenance } from '../../domain/shutdown/maintenance.ts';
-import { connectKube } from '../../kube/client.ts';
-import { silentLog } from '../../kube/log.ts';
-import { resources } from '../../kube/resources.ts';
-import { kubectlOf } from '../api/kubectl.ts';
-import { eventuallyHolds, throughout } from '../kit/eventually.ts';
-import { startWorker, type WorkerProcess } from '../kit/worker.ts';
-import { createWorld, drained, finished, type World } from '../kit/world.ts';
+import type { ShutdownOptions } from '../../../agent/shutdown/shutdown.ts';
+import { agentUser, NODE_NAME_EXTRA, REQUESTER_ANNOTATION, SYSTEM_NAMESPACE } from '../../../api/names.ts';
+import { shutdownMaintenance } from '../../../domain/shutdown/maintenance.ts';
+import { connectKube } from '../../../kube/client.ts';
+import { silentLog } from '../../../kube/log.ts';
+import { resources } from '../../../kube/resources.ts';
+import { kubectlOf } from '../../api/kubectl.ts';
+import { eventuallyHolds, throughout } from '../../kit/eventually.ts';
+import { startWorker, type WorkerProcess } from '../../kit/worker.ts';
+import { createWorld, drained, finished, type World } from '../../kit/world.ts';
 import {
   agentKubeconfig,
   createAgentAccount,
   grantOperator,
   removeAgentAccount,
-} from './kit/agentAccount.ts';
-import { type ApiserverRoute, routeTo } from './kit/apiserverRoute.ts';
-import { missingForBus, off, PrivateBus, type Running, toHaveLogged, withBus } from './kit/privateBus.ts';
+} from '../kit/agentAccount.ts';
+import { type ApiserverRoute, routeTo } from '../kit/apiserverRoute.ts';
+import { missingForBus, off, PrivateBus, type Running, toHaveLogged, withBus } from '../kit/privateBus.ts';
 
 /** Shutdowns with a bus, a logind, an apiserver and a worker. */
 
@@ -69,7 +69,7 @@ afterAll(async () => {
   await world.close();
 });
 
-/** What the kubelet reports of a new boot. */
+/** Writes what the kubelet reports of a new boot. */
 async function bootNode(): Promise<string> {
   const bootID = `boot-${(boots += 1)}`;
   await world.kube.mergePatch(

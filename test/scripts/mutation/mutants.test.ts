@@ -1,6 +1,6 @@
 import { expect, test } from '@jest/globals';
-import { mutantsOf, mutatedText, sampleOf } from '../../scripts/mutation/mutants.ts';
-import { resultTable } from '../../scripts/mutation/report.ts';
+import { mutantsOf, mutatedText, sampleOf } from '../../../scripts/mutation/mutants.ts';
+import { resultTable } from '../../../scripts/mutation/report.ts';
 
 const source = `export function isDue(at: number | undefined, now: number): boolean {
   if (at === undefined) return false;
@@ -9,7 +9,7 @@ const source = `export function isDue(at: number | undefined, now: number): bool
 `;
 const mutants = mutantsOf('domain/a.ts', source);
 
-test('each operator plants its fault, and types have none', () => {
+test('each operator inserts its fault, and types have none', () => {
   const changes = mutants.map(({ operator, before, after }) => `${operator}: ${before} -> ${after}`);
   expect(changes.toSorted()).toEqual([
     'arithmetic: + -> -',

@@ -1,13 +1,13 @@
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
-import { RebootAnnotation } from '../../api/names.ts';
-import { resources } from '../../kube/resources.ts';
-import type { Sandbox } from '../../sandbox/sandbox.ts';
-import { AgentHost } from '../kit/agent.ts';
-import { testCluster, type TestCluster } from '../kit/cluster.ts';
-import { eventually } from '../kit/eventually.ts';
-import { releaseSandbox, testSandbox } from '../kit/sandbox.ts';
+import { RebootAnnotation } from '../../../api/names.ts';
+import { resources } from '../../../kube/resources.ts';
+import type { Sandbox } from '../../../sandbox/sandbox.ts';
+import { AgentHost } from '../../kit/agent.ts';
+import { testCluster, type TestCluster } from '../../kit/cluster.ts';
+import { eventually } from '../../kit/eventually.ts';
+import { releaseSandbox, testSandbox } from '../../kit/sandbox.ts';
 
 let sandbox: Sandbox;
 let c: TestCluster;

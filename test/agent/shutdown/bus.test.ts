@@ -2,14 +2,14 @@ import { describe, expect, test } from '@jest/globals';
 import { mkdir, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { stringify } from 'yaml';
-import { AGENT_BUS_NAME } from '../../agent/shutdown/logind.ts';
-import type { ShutdownOptions } from '../../agent/shutdown/shutdown.ts';
-import { root } from '../../scripts/tools.ts';
-import { eventually, eventuallyHolds, throughout } from '../kit/eventually.ts';
-import { Requirement, testsWith } from '../kit/requirements.ts';
-import { missingForBus, off, PrivateBus, type Running, toHaveLogged } from './kit/privateBus.ts';
+import { AGENT_BUS_NAME } from '../../../agent/shutdown/logind.ts';
+import type { ShutdownOptions } from '../../../agent/shutdown/shutdown.ts';
+import { root } from '../../../scripts/tools.ts';
+import { eventually, eventuallyHolds, throughout } from '../../kit/eventually.ts';
+import { Requirement, testsWith } from '../../kit/requirements.ts';
+import { missingForBus, off, PrivateBus, type Running, toHaveLogged } from '../kit/privateBus.ts';
 
-/** What the agent does with logind and the kubelet, without any apiserver. */
+/** Tests of the agent with logind and the kubelet, without any apiserver. */
 
 // Each test has a bus of its own, and waits most of the time: they run side by side.
 const withBus = testsWith(Requirement.Bus, missingForBus, test.concurrent);

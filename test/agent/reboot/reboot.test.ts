@@ -1,11 +1,11 @@
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
-import { RebootAnnotation } from '../../api/names.ts';
-import { resources } from '../../kube/resources.ts';
-import type { Sandbox } from '../../sandbox/sandbox.ts';
-import { testCluster, type TestCluster } from '../kit/cluster.ts';
-import { eventually, throughout } from '../kit/eventually.ts';
-import { RebootingHost } from '../kit/rebootingHost.ts';
-import { releaseSandbox, testSandbox } from '../kit/sandbox.ts';
+import { RebootAnnotation } from '../../../api/names.ts';
+import { resources } from '../../../kube/resources.ts';
+import type { Sandbox } from '../../../sandbox/sandbox.ts';
+import { testCluster, type TestCluster } from '../../kit/cluster.ts';
+import { eventually, throughout } from '../../kit/eventually.ts';
+import { RebootingHost } from '../../kit/rebootingHost.ts';
+import { releaseSandbox, testSandbox } from '../../kit/sandbox.ts';
 
 // The part of the node agent that reboots its host. The test writes what the worker would write. Each test has a node of its own, and waits most of the
 // time: they run side by side.

@@ -6,16 +6,16 @@ import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import proto from '@temporalio/proto';
-import { isRecord } from '../../domain/common/untrusted.ts';
-import { EncryptionCodec } from '../../temporal-config/encryptionCodec.ts';
-import { PayloadKeys } from '../../temporal-config/payloadKeys.ts';
-import { keyFolder } from '../kit/payloadKeys.ts';
-import { programOf } from '../kit/program.ts';
-import { workflowBundle } from '../kit/workflows.ts';
+import { isRecord } from '../../../domain/common/untrusted.ts';
+import { EncryptionCodec } from '../../../temporal-config/encryptionCodec.ts';
+import { PayloadKeys } from '../../../temporal-config/payloadKeys.ts';
+import { keyFolder } from '../../kit/payloadKeys.ts';
+import { programOf } from '../../kit/program.ts';
+import { workflowBundle } from '../../kit/workflows.ts';
 
 const main = programOf('worker/replay/main.ts');
 const recorded = fileURLToPath(
-  new URL('../replay/histories/idle-cordon-drain-complete.json', import.meta.url),
+  new URL('../../replay/histories/idle-cordon-drain-complete.json', import.meta.url),
 );
 let folder: string;
 let same: string;

@@ -92,17 +92,17 @@ describe('npm, with the settings of this project,', () => {
   let isEnforced: boolean;
   beforeAll(async () => {
     dir = await mkdtemp(join(tmpdir(), 'dependencies-'));
-    await writePackage('planted', {
+    await writePackage('fixture', {
       scripts: { postinstall: `node -e "fs.writeFileSync('${join(dir, 'ran')}', '')"` },
     });
-    await npm('planted', ['pack', '--pack-destination', dir]);
+    await npm('fixture', ['pack', '--pack-destination', dir]);
     // npm before 11.16 does not know the setting (CONTRIBUTING.md).
-    const { stdout } = await npm('planted', ['config', 'get', 'strict-allow-scripts']);
+    const { stdout } = await npm('fixture', ['config', 'get', 'strict-allow-scripts']);
     isEnforced = stdout.trim() !== 'undefined';
   });
   afterAll(() => rm(dir, { recursive: true, force: true }));
 
-  const planted = () => `file:${join(dir, 'planted-1.0.0.tgz')}`;
+  const fixture = () => `file:${join(dir, 'fixture-1.0.0.tgz')}`;
 
   async function writePackage(name: string, fields: object): Promise<void> {
     await mkdir(join(dir, name), { recursive: true });
@@ -122,7 +122,7 @@ describe('npm, with the settings of this project,', () => {
   /** Installs the package with the script in a project with this list; resolves with whether the script ran. */
   async function install(project: string, allowScripts: Record<string, boolean>) {
     await rm(join(dir, 'ran'), { force: true });
-    await writePackage(project, { dependencies: { planted: planted() }, allowScripts });
+    await writePackage(project, { dependencies: { fixture: fixture() }, allowScripts });
     await cp(join(root, '.npmrc'), join(dir, project, '.npmrc'));
     const installed = await npm(project, ['install', '--offline', '--loglevel=error']);
     const ran = await stat(join(dir, 'ran')).then(
@@ -139,12 +139,12 @@ describe('npm, with the settings of this project,', () => {
   });
 
   test('skips an install script that is listed with false', async () => {
-    const { code, ran } = await install('denied', { [planted()]: false });
+    const { code, ran } = await install('denied', { [fixture()]: false });
     expect({ code, ran }).toEqual({ code: 0, ran: !isEnforced });
   });
 
   test('runs an install script that is listed with true', async () => {
-    expect(await install('allowed', { [planted()]: true })).toMatchObject({
+    expect(await install('allowed', { [fixture()]: true })).toMatchObject({
       code: 0,
       ran: true,
     });

@@ -2,8 +2,8 @@ import { mkdtemp, readFile, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test } from '@jest/globals';
-import { runCommand } from '../../agent/reboot/command.ts';
-import { eventually } from '../kit/eventually.ts';
+import { runCommand } from '../../../agent/reboot/command.ts';
+import { eventually } from '../../kit/eventually.ts';
 
 // The reboot command of the node agent, without a cluster.
 

@@ -1,8 +1,6 @@
 import { describe, expect, test } from '@jest/globals';
-import { ConnectionStatus } from '../../cli/terminal/connectionStatus.ts';
-import { DrainRates } from '../../cli/maintenance/drainRate.ts';
-import { statusLines, statusText } from '../../cli/maintenance/statusView.ts';
-import type { MaintenanceSummary } from '../../domain/maintenance/summary.ts';
+import { statusLines, statusText } from '../../../cli/maintenance/statusView.ts';
+import type { MaintenanceSummary } from '../../../domain/maintenance/summary.ts';
 
 const started = '2026-01-01T12:00:00Z';
 const now = Date.parse(started) + 72_000;
@@ -165,31 +163,5 @@ describe('the status', () => {
       '  NODE     IN SERVICE   GATES   WAITING FOR',
       '  node-1   no           1/2     gate network: pod is not ready: kube-system/cni',
     ]);
-  });
-});
-
-test('prints each connection error once, and when the connection is restored', () => {
-  const lines: string[] = [];
-  const connection = new ConnectionStatus((text) => lines.push(text));
-  for (const error of [undefined, 'refused', 'refused', 'timed out', undefined, undefined])
-    connection.report(error);
-  expect(lines).toEqual([
-    'Connection to the apiserver lost, retrying: refused',
-    'Connection to the apiserver lost, retrying: timed out',
-    'Connection to the apiserver restored.',
-  ]);
-});
-
-describe('the current drain rate', () => {
-  test('needs samples of five seconds, and ignores samples older than a minute', () => {
-    const rates = new DrainRates();
-    rates.record('rack-7', 0, 0);
-    rates.record('rack-7', 1, 1_000);
-    expect(rates.rateOf('rack-7')).toBeUndefined();
-    rates.record('rack-7', 30, 30_000);
-    expect(rates.rateOf('rack-7')).toEqual({ pods: 30, ms: 30_000 });
-    rates.record('rack-7', 40, 100_000);
-    expect(rates.rateOf('rack-7')).toEqual({ pods: 10, ms: 70_000 });
-    expect(rates.rateOf('other')).toBeUndefined();
   });
 });

@@ -27,7 +27,7 @@ afterAll(async () => {
 /** `EVENT_TYPE_ACTIVITY_TASK_CANCEL_REQUESTED` and `EVENT_TYPE_TIMER_STARTED` of Temporal's API. */
 const [cancelRequested, timerStarted] = ['15', '17'];
 
-/** Returns the task queue and the heartbeat timeout of every activity, as `drain: quick, long-running`. */
+/** Returns the task queue and the heartbeat timeout of every activity, as `drain: 6 s, long-running`. */
 async function optionsOf(handle: WorkflowHandle): Promise<string[]> {
   const { events } = await handle.fetchHistory();
   return (events ?? []).flatMap(({ activityTaskScheduledEventAttributes: scheduled }) => {

@@ -1,8 +1,8 @@
 import { describe, expect, test } from '@jest/globals';
 import picocolors from 'picocolors';
-import { fitToScreen } from '../../cli/terminal/block.ts';
-import { windowBlock, windowsBlock } from '../../cli/windows/windowsBlock.ts';
-import type { WindowNodeSummary, WindowSummary } from '../../domain/windows/summary.ts';
+import { fitToScreen } from '../../../cli/terminal/block.ts';
+import { windowBlock, windowsBlock } from '../../../cli/windows/windowsBlock.ts';
+import type { WindowNodeSummary, WindowSummary } from '../../../domain/windows/summary.ts';
 
 const viewer = { nowMs: Date.parse('2026-11-28T03:00:00Z'), timeZone: 'America/New_York' };
 

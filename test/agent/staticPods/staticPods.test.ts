@@ -2,22 +2,22 @@ import { readFile, rename, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from '@jest/globals';
 import { stringify } from 'yaml';
-import type { Node } from '../../api/core.ts';
-import type { Evacuation, EvacuationStatus } from '../../api/evacuation.ts';
+import type { Node } from '../../../api/core.ts';
+import type { Evacuation, EvacuationStatus } from '../../../api/evacuation.ts';
 import {
   AGENT_COMPONENT,
   AGENT_LEASE_NAMESPACE,
   EVACUATION_NODE_LABEL,
   IdentityAnnotation,
-} from '../../api/names.ts';
-import type { DrainPlanEntry } from '../../api/nodeMaintenance.ts';
-import { resources } from '../../kube/resources.ts';
-import type { Sandbox } from '../../sandbox/sandbox.ts';
-import { AgentHost } from '../kit/agent.ts';
-import { testCluster, type TestCluster } from '../kit/cluster.ts';
-import { eventually } from '../kit/eventually.ts';
-import { releaseSandbox, testSandbox } from '../kit/sandbox.ts';
-import { UnreliableNetwork } from '../kube/unreliableNetwork.ts';
+} from '../../../api/names.ts';
+import type { DrainPlanEntry } from '../../../api/nodeMaintenance.ts';
+import { resources } from '../../../kube/resources.ts';
+import type { Sandbox } from '../../../sandbox/sandbox.ts';
+import { AgentHost } from '../../kit/agent.ts';
+import { testCluster, type TestCluster } from '../../kit/cluster.ts';
+import { eventually } from '../../kit/eventually.ts';
+import { releaseSandbox, testSandbox } from '../../kit/sandbox.ts';
+import { UnreliableNetwork } from '../../kube/unreliableNetwork.ts';
 
 // The agent as a process of its own, with a token of its node and the permissions of deploy/. What the worker writes, the test writes.
 
