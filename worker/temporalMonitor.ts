@@ -55,6 +55,7 @@ export class TemporalMonitor implements TemporalAvailability {
   async run(signal: AbortSignal): Promise<void> {
     const { prepare, check, backOff = defaultBackOff, checkEveryMs = defaultCheckEveryMs } = this.#options;
     for (let failures = 0; !signal.aborted; ) {
+      const startedMs = Date.now();
       try {
         await (this.#outage === undefined ? check() : prepare());
         failures = 0;
@@ -62,7 +63,7 @@ export class TemporalMonitor implements TemporalAvailability {
       } catch (error) {
         if (error instanceof ClaimedByOther) throw error;
         failures += 1;
-        if (!signal.aborted) this.#fail(errorMessage(error));
+        if (!signal.aborted) this.#fail(errorMessage(error), startedMs);
       }
       const pauseMs =
         failures === 0 ? checkEveryMs * (1 - Math.random() / 2) : backOffMs(failures - 1, backOff);
@@ -70,10 +71,11 @@ export class TemporalMonitor implements TemporalAvailability {
     }
   }
 
-  #fail(reason: string): void {
+  /** `startedMs`: when the check that failed started. */
+  #fail(reason: string, startedMs: number): void {
     const { address, source, log } = this.#options;
     const isNew = this.#outage === undefined;
-    this.#outage = { reason, sinceMs: this.#outage?.sinceMs ?? Date.now() };
+    this.#outage = { reason, sinceMs: this.#outage?.sinceMs ?? startedMs };
     const remedy = `check the settings of Temporal, which come from ${source}`;
     if (this.#reportedReason !== reason) log.warn(`Waiting for Temporal at ${address}`, { reason, remedy });
     this.#reportedReason = reason;

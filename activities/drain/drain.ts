@@ -1,3 +1,4 @@
+import { setImmediate } from 'node:timers/promises';
 import { log } from '@temporalio/activity';
 import type { Job, Pod } from '../../api/core.ts';
 import { WindowAnnotation } from '../../api/names.ts';
@@ -229,16 +230,14 @@ class DrainRun<T extends { kind: string }> {
     const mode = isTrue(status.conditions, 'Paused') ? ({ kind: 'Paused' } as const) : this.#mode;
     const position = positionIn(mode, current.maintenance, view.plan.length);
     const decision = this.#peaks.addTo(await this.#decideToEnd(current, position, mode));
-    const isFirstDecision = !this.#hasDecided;
-    this.#hasDecided = true;
+    const isReportedLater = this.#isReportedLater(view.maintenance, decision);
     this.#nextDeletionAtMs = decision.nextDeletionAtMs;
     const isPaused = mode.kind === 'Paused';
     this.#changeFilter.decided(decision, isPaused);
-    // Places that are only reported are computed after the first pods have their Evacuations.
-    const isComputed =
-      !isFirstDecision || view.maintenance.spec.requireCapacity === true || decision.evacuate.length === 0;
     const capacity =
-      isPaused || !isComputed ? undefined : await this.#deps.capacity.of(view.maintenance, decision.evacuate);
+      isPaused || isReportedLater
+        ? undefined
+        : await this.#deps.capacity.of(view.maintenance, decision.evacuate);
     const isDrained = await this.#publish(view, decision, {
       writer: this.#writer,
       isPaused,
@@ -248,10 +247,10 @@ class DrainRun<T extends { kind: string }> {
     if (mode.kind === 'Paused') return undefined;
     const evacuate = this.#podsThatFit(decision.evacuate, capacity);
     const isFirst = status.drainTier === undefined && decision.tiers.includes(decision.position);
-    await this.#removePods(
-      view.maintenance,
-      { ...decision, evacuate },
-      { writer: this.#writer, isFirst, serving },
+    const options = { writer: this.#writer, isFirst, serving };
+    await settled(
+      this.#removePods(view.maintenance, { ...decision, evacuate }, options),
+      isReportedLater && this.#reportCapacity(view.maintenance, decision.evacuate, this.#writer),
     );
     if (evacuate.length > 0) return undefined;
     return this.#finish(view, decision, { reached: { from: position, isDrained }, writer: this.#writer });
@@ -278,9 +277,28 @@ class DrainRun<T extends { kind: string }> {
       await this.#deletions.perform(maintenance, deletions, isHeld);
       await this.#requests.start(maintenance, evacuate, isHeld);
     };
-    // Both are awaited even if one fails: nothing is created after the activity has ended.
-    for (const result of await Promise.allSettled([written, remove()]))
-      if (result.status === 'rejected') throw result.reason;
+    await settled(written, remove());
+  }
+
+  /** Reports whether this is the first decision. Places that are only reported are computed when the first Evacuations are on their way. */
+  #isReportedLater({ spec }: NodeMaintenance, { evacuate }: DrainDecision): boolean {
+    const isFirst = !this.#hasDecided;
+    this.#hasDecided = true;
+    return isFirst && spec.requireCapacity !== true && evacuate.length > 0;
+  }
+
+  /** Reports which pods fit on no other node, before the informers show their Evacuations. */
+  async #reportCapacity(
+    maintenance: NodeMaintenance,
+    evacuate: readonly Pod[],
+    writer: StatusWriter,
+  ): Promise<void> {
+    await setImmediate();
+    const capacity = await this.#deps.capacity.of(maintenance, evacuate);
+    if (capacity === undefined) return;
+    this.#events.recordCapacity(maintenance, capacity.facts);
+    const now = this.#deps.cluster.kube.now().toISOString();
+    writer.publish((status) => withCapacity(status, capacity.facts, now), maintenance.metadata.generation);
   }
 
   /** Returns the pods that need not wait for capacity. */
@@ -501,4 +519,9 @@ function deselectedNodes({ maintenance, nodes }: View): string[] {
   const selected = namesOf(nodes);
   const recorded = maintenance.status?.nodeStatuses.map((status) => status.nodeRef.name) ?? [];
   return recorded.filter((name) => !selected.has(name));
+}
+
+/** Awaits all of them even if one fails: nothing is written after the activity has ended. */
+async function settled(...all: readonly unknown[]): Promise<void> {
+  for (const result of await Promise.allSettled(all)) if (result.status === 'rejected') throw result.reason;
 }

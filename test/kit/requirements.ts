@@ -4,6 +4,8 @@ import { test } from '@jest/globals';
 export const Requirement = {
   /** D-Bus, and what mocks logind on it. */
   Bus: 'bus',
+  /** Clocks that are wrong: libfaketime. */
+  Clocks: 'clocks',
   /** Real nodes: containers, namespaces, root. */
   Containers: 'containers',
   /** zsh and fish. */

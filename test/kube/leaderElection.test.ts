@@ -277,7 +277,8 @@ test('a leader renews with one request, and a candidate that sees the renewals s
   const { candidate, eventuallyHappened, timeline } = contest();
   const [ofFirst, ofSecond] = [counted(), counted()];
   const clients = [connect(sandbox.kubeconfig, ofFirst), connect(sandbox.kubeconfig, ofSecond)] as const;
-  const periods = { ...short, retryPeriodSeconds: 0.15 };
+  // So long that a slow machine renews in time.
+  const periods = { leaseDurationSeconds: 60, renewDeadlineSeconds: 40, retryPeriodSeconds: 0.15 };
   const first = candidate('first', clients[0], periods);
   await eventuallyHappened('first leads');
   const second = candidate('second', clients[1], periods);

@@ -128,6 +128,26 @@ test('a pod waits until all of its claims are read, however many there are: the 
   await remove(c.admin, resources.persistentVolumes as Resource, { name });
 });
 
+test('without requireCapacity a pod that fits on no other node is reported, and evacuated nevertheless', async () => {
+  const node = await c.nodeNamed('n');
+  const pinned = await pinnedPod(node);
+  const applied = await c.applied(c.maintenance({ nodes: [node], stage: 'Drain' }));
+  const drain = started(() => acts.drain(refOf(applied), 0));
+  const name = `${c.namespace}/${pinned.metadata.name}`;
+  await eventually('the condition to name the pod', async () => {
+    const { conditions } = await c.statusOf(applied.metadata.name);
+    expect(conditions.find(({ type }) => type === 'CapacityAvailable')).toMatchObject({
+      status: 'False',
+      reason: 'PodsDoNotFit',
+      message: expect.stringMatching(
+        new RegExp(`^1 pod fits on no other node: ${name} .*Evicted nevertheless`),
+      ),
+    });
+  });
+  await c.eventuallyEvacuating(pinned);
+  await drain.cancelled();
+});
+
 /** Creates nodes on each of which one pod of a Deployment runs, and which have no room for another one; returns the pods. */
 async function onePodPerNode(count: number, labels: { app: string }): Promise<Pod[]> {
   const pool = { pool: labels.app };

@@ -79,7 +79,10 @@ class DrainedClaims {
    * the write, unless an earlier one may have said the same.
    */
   #claimedMs(claim: Claim, before: Claim | undefined, { name, receivedMs }: Write): number | undefined {
-    if (claim.lastTransitionTime !== before?.lastTransitionTime) return Date.parse(claim.lastTransitionTime);
+    if (claim.lastTransitionTime !== before?.lastTransitionTime) {
+      // The clock of the worker may have jumped.
+      return Math.min(Date.parse(claim.lastTransitionTime), receivedMs);
+    }
     const isLost = this.#unknown.some(
       (one) => one.resource === 'nodemaintenances/status' && one.name === name,
     );
