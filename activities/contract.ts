@@ -34,7 +34,7 @@ export interface Admitted {
   heartbeatTimeoutSeconds: number;
 }
 
-/** What an activity has read from the object: the stage that it requests, or that it does not exist any more. */
+/** The state of the object as an activity has read it: the stage that it requests, or Gone if it does not exist any more. */
 export type ObservedStage =
   | { kind: 'StageChanged'; stage: NodeMaintenanceStage; generation: number }
   | { kind: 'Gone' };
@@ -55,7 +55,7 @@ export interface Waiting {
   kind: 'Waiting';
 }
 
-/** Who asks for a stage: a message to the workflow, or a signal that says that the object has it already. */
+/** Origin of a request for a stage: a message to the workflow, or a signal that reports that the object has it already. */
 export type StageRequest = 'Message' | 'Observation';
 
 /** The names of the selected nodes, and the snapshot for the current details of the run. */
@@ -68,7 +68,7 @@ export interface SelectedNodes {
   escalatesInMs?: number;
 }
 
-/** What an escalation did, and when it continues. */
+/** The result of an escalation: the steps that it did, and when it continues. */
 export interface EscalationStep {
   /** `.metadata.generation` of the object that was read; missing if it is gone. */
   generation?: number;
@@ -110,7 +110,7 @@ export const FailureType = {
 } as const;
 export type FailureType = (typeof FailureType)[keyof typeof FailureType];
 
-/** What a run knows before it is admitted. */
+/** The facts that a run has before it is admitted. */
 export interface AdmitRequest {
   input: unknown;
   workflowId: string;

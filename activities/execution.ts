@@ -6,7 +6,7 @@ import { foreignRun, invalidInput } from './failures.ts';
 
 /**
  * The arguments of an activity arrive through Temporal. A client that may write to its namespace can start workflows with any input, and run
- * workers that schedule any activity: an argument only says what to look at, and the object decides what is done (ADR 29).
+ * workers that schedule any activity: an argument only names an object, and the object decides what is done (ADR 29).
  */
 
 /** The workflow run that scheduled an activity, as the Temporal server reports it. */

@@ -161,7 +161,7 @@ export async function reconcileOn<T>(
 /** Remembers when the next pass is due, so that a change during a pass is not missed. */
 class Changes {
   readonly #unsubscribe: (() => void)[];
-  /** By performance.now(). */
+  /** Time at which the next pass is due, by performance.now(). */
   #dueAt = Infinity;
   #ended: { because: unknown } | undefined;
   #wake: () => void = () => undefined;

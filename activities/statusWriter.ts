@@ -12,7 +12,7 @@ export type StatusChange = (status: NodeMaintenanceStatus) => NodeMaintenanceSta
 
 /** "At most one status write a second"; a later change replaces an earlier one that is not yet written. */
 const writeEveryMs = 1_000;
-/** With the pauses, some three seconds. */
+/** Number of attempts to write. With the pauses, they take some three seconds. */
 const attempts = 10;
 const conflictBackOff: BackOff = { firstMs: 10, capMs: 500 };
 

@@ -5,15 +5,10 @@ import type { FencedKube } from '../kube/client.ts';
 import { errorMessage, isKubeError } from '../kube/errors.ts';
 import { Informer } from '../kube/informer.ts';
 import { WorkQueue, type WorkQueueObserver } from '../kube/workQueue.ts';
-import {
-  applyCertificateStep,
-  issuedOf,
-  type KeyPair,
-  type Material,
-  validMaterial,
-} from './certificates.ts';
+import { applyCertificateStep, issuedOf, type Material, validMaterial } from './certificates.ts';
 import { type WebhookClients, watchClientCa } from './clientCa.ts';
 import { evacuationReviewer, evictionReviewer, type DirectEvictions } from './evacuations.ts';
+import type { KeyPair } from './keyPair.ts';
 import { mutationWebhooks } from './mutations.ts';
 import { type Endpoint, hostsOf, mutating, paths, registrationPatch, validating } from './registration.ts';
 import { evacuationWebhook, evictionWebhook, maintenanceWebhook, readinessPolicyWebhook } from './review.ts';
@@ -70,9 +65,9 @@ export class Admission {
   #serving: KeyPair | undefined;
   #clientCa: string | undefined;
   #isServing = false;
-  /** What is wrong with the certificate in the Secret. */
+  /** The problem with the certificate in the Secret. */
   #certificateProblem: string | undefined;
-  /** What keeps this process from registering the server. */
+  /** The problem that keeps this process from registering the server. */
   #registrationProblem: string | undefined;
 
   constructor(options: AdmissionOptions) {

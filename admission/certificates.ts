@@ -8,12 +8,7 @@ import {
   type Validity,
 } from '../domain/admission/certificates.ts';
 import { canonicalHost } from './host.ts';
-
-/** A certificate and its private key, as PEM. */
-export interface KeyPair {
-  certificate: string;
-  key: string;
-}
+import type { KeyPair } from './keyPair.ts';
 
 /** The content of the Secret: the authorities, oldest first, and the serving certificate. */
 export interface Material {

@@ -4,7 +4,7 @@ import { createPrivateKey, randomBytes, type webcrypto } from 'node:crypto';
 import { isIP } from 'node:net';
 import * as x509 from '@peculiar/x509';
 import type { Validity } from '../domain/admission/certificates.ts';
-import type { KeyPair } from './certificates.ts';
+import type { KeyPair } from './keyPair.ts';
 
 const algorithm = { name: 'ECDSA', namedCurve: 'P-256', hash: 'SHA-256' };
 

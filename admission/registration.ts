@@ -110,7 +110,7 @@ function pathOf(name: string): string {
   return `/${name.split('.')[0]}`;
 }
 
-/** Without a server, users who may delete all nodes and the worker are not affected; all other users are denied. */
+/** Returns the webhook of authorization. Without a server, users who may delete all nodes and the worker are not affected; all other users are denied. */
 function authorization(): Webhook {
   return webhook(paths.authorization, {
     rules: [rule(maintenances, 'CREATE', 'UPDATE', 'DELETE')],

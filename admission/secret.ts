@@ -2,7 +2,8 @@ import type { KubeObject } from '../api/core.ts';
 import { FIELD_MANAGER } from '../api/names.ts';
 import type { Kube } from '../kube/client.ts';
 import type { Resource } from '../kube/resources.ts';
-import type { KeyPair, Material } from './certificates.ts';
+import type { Material } from './certificates.ts';
+import type { KeyPair } from './keyPair.ts';
 
 /** A core/v1 Secret; its values are base64. */
 export interface Secret extends KubeObject {

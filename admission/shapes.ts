@@ -128,7 +128,7 @@ export const mutatedShape = z.looseObject({ metadata, spec: z.looseObject({}).op
 /** A shape of such an object, of which more fields may be read. */
 export type MutatedShape = z.ZodType<z.infer<typeof mutatedShape>>;
 
-/** That of a pod is not limited, and only read for the names of nodes. */
+/** Node selector in the affinity of a pod: it is not limited, and only read for the names of nodes. */
 const affinityNodeSelector = z.looseObject({
   nodeSelectorTerms: z.array(
     z.looseObject({

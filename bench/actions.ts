@@ -2,7 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { parseSamples } from './samples.ts';
 
 /**
- * What Temporal bills, by the server's own counter `action`: starts of workflows and of activities, retries of activities, heartbeats, timers,
+ * Actions that Temporal bills, by the server's own counter `action`: starts of workflows and of activities, retries of activities, heartbeats, timers,
  * signals, updates, queries, changes of search attributes, continue-as-new, and changes of Schedules. Empty polls, completions and requests that
  * only read, such as DescribeWorkflowExecution and lists, are free.
  */

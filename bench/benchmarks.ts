@@ -27,7 +27,7 @@ export type Benchmark =
 
 export type BenchmarkOf<Kind extends Benchmark['kind']> = Extract<Benchmark, { kind: Kind }>;
 
-/** Who replaces a leader that is killed: a worker that runs already, or one that is started then. */
+/** Successors of a leader that is killed: a worker that runs already, or one that is started then. */
 export const successors = ['standby', 'cold restart'] as const;
 export type Successor = (typeof successors)[number];
 

@@ -19,7 +19,7 @@ import { answersOf, type Slice, type TrafficMeasurement, trafficKinds } from './
 export interface FigureRow {
   name: string;
   runs: number;
-  /** By the title of the figure, which has the unit. One that was not measured is missing. */
+  /** Title with the unit -> figure. One that was not measured is missing. */
   figures: Record<string, Spread>;
 }
 

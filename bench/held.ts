@@ -11,7 +11,7 @@ import { coresOf, cpuBetween, readCpu } from './cpu.ts';
 import type { Testbed } from './testbed.ts';
 import { unregister, WorkerProcess } from './worker.ts';
 
-/** What maintenances cost that are only held, each with a node of its own: billed actions of Temporal, CPU and memory. */
+/** Costs of maintenances that are only held, each with a node of its own: billed actions of Temporal, CPU and memory. */
 export interface HeldMeasurement {
   maintenances: number;
   /** Actions per maintenance, by kind. */
@@ -38,7 +38,7 @@ const maxInFlight = 16;
 const cancellations = 10;
 const timeoutMs = 900_000;
 const secondsOfDay = 86_400;
-/** What starts and ends maintenances is over by then. */
+/** Delay after the start of maintenances: everything that it causes is over by then. */
 const settleMs = 15_000;
 
 export async function measureHeld(

@@ -63,7 +63,7 @@ function serviceAccountOf(target: TargetName): { namespace: string; name: string
 }
 
 /**
- * Creates a user for each target, so that the audit log tells their requests apart, and returns their kubeconfigs.
+ * Creates a user for each target, so that the audit log distinguishes their requests, and returns their kubeconfigs.
  * Ours is the worker's ServiceAccount, with the permissions of deploy/ and the priority level of every ServiceAccount; the
  * peers are cluster administrators and exempt from API priority and fairness.
  */

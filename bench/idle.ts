@@ -8,7 +8,7 @@ import { createNamespace, podOn, removePods, trafficNamespace } from './pods.ts'
 import type { Testbed } from './testbed.ts';
 import { unregister, WorkerProcess } from './worker.ts';
 
-/** What a worker costs in a cluster of some size while no maintenance is open, and what each pod costs that comes and goes elsewhere. */
+/** Costs of a worker in a cluster of some size while no maintenance is open, and of each pod that comes and goes elsewhere. */
 export interface IdleMeasurement {
   nodes: number;
   pods: number;
@@ -19,14 +19,14 @@ export interface IdleMeasurement {
   /** Cores that each process uses while nothing changes, but for the kubelets' Leases. */
   cores: Record<string, number>;
   requestsPerSecond: number;
-  /** Milliseconds of CPU time of the worker for a pod that is created, starts and is deleted. */
+  /** CPU time of the worker in milliseconds for a pod that is created, starts and is deleted. */
   churnMsPerPod: number;
 }
 
 const observedSeconds = 30;
 /** Pods that come and go while the worker is observed. */
 const churned = 600;
-/** What the start has caused is over by then. */
+/** Delay after the start of the worker: everything that it causes is over by then. */
 const settleMs = 5_000;
 const maxInFlight = 16;
 const timeoutMs = 900_000;

@@ -31,7 +31,7 @@ export interface DrainMeasurement extends TargetMetrics {
   deletedPerSecond: number[];
   /** Seconds of CPU time by process, until the last pod was deleted and the target had reported. */
   cpuSeconds: Record<string, number>;
-  /** What followed, until the target had sent its last request: how long it took, and CPU time by process. */
+  /** Time from then until the target had sent its last request, and CPU time by process. */
   settling: { seconds: number; cpuSeconds: Record<string, number> };
 }
 

@@ -30,7 +30,7 @@ export interface Options {
   record?: RecordingName;
 }
 
-/** What is measured unless the command line names other benchmarks and targets. */
+/** Benchmarks and targets that are measured unless the command line names others. */
 const defaults = {
   alone: {
     benchmarks: '1x250,10x70,pdb,budget,readiness:200x3,held:500',

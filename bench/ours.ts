@@ -23,9 +23,9 @@ export const oursLifecycle = targetWith('ours-lifecycle', {
 });
 
 interface Setup {
-  /** By what pods are asked to leave. */
+  /** Resources by which pods are asked to leave. */
   requests: readonly Resource[];
-  /** Of the worker. */
+  /** Options of the worker. */
   options: readonly string[];
 }
 

@@ -28,7 +28,7 @@ export interface Panel {
 
 export interface PanelSeries {
   readonly name: string;
-  /** By index of `x`; undefined if it was not measured. */
+  /** Values by the index of `x`; undefined if it was not measured. */
   readonly values: readonly (Measured | undefined)[];
 }
 

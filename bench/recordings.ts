@@ -1,11 +1,11 @@
 import type { Benchmark } from './benchmarks.ts';
 import { type TargetName, targetNames } from './targetNames.ts';
 
-/** What `npm run bench -- --record NAME` measures unless the command line says otherwise, so that releases can be compared. */
+/** Work of `npm run bench -- --record NAME` unless the command line says otherwise, so that releases can be compared. */
 export interface Recording {
   /** The heading in docs/performance.md whose figures it has. */
   readonly section: string;
-  /** As for --work. */
+  /** Benchmarks in the format of --work. */
   readonly benchmarks: string;
   /** The kinds of benchmarks that its tables can show. */
   readonly kinds: readonly Benchmark['kind'][];
@@ -93,7 +93,7 @@ const takeover: Recording = {
   minutes: 15,
 };
 
-/** By the name of the file in bench/results, in the order of the page. */
+/** Recordings by the name of the file in bench/results, in the order of the page. */
 export const recordings = {
   drains,
   'large-drains': largeDrains,

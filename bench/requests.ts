@@ -4,7 +4,7 @@ import { createInterface } from 'node:readline';
 
 /**
  * The requests of a target, from the audit log of the apiserver: each target has a user of its own (identities.ts), and
- * audit-policy.yaml records the requests of these users only. The counters of the apiserver do not tell users apart.
+ * audit-policy.yaml records the requests of these users only. The counters of the apiserver do not distinguish users.
  */
 export interface Requests {
   total: number;

@@ -3,7 +3,7 @@ import type { RecordingName } from './recordings.ts';
 import type { FigureRow } from './figures.ts';
 import type { BenchmarkResult } from './report.ts';
 
-/** What `npm run bench` writes to the file of --json. */
+/** Content of the file that `npm run bench` writes for --json. */
 export interface ResultsFile {
   startedAt: string;
   machine: Machine;
@@ -21,7 +21,7 @@ export interface ResultsFile {
 /** The results of a benchmark with their medians and ranges. */
 export type RecordedResult = BenchmarkResult & { title: string; figures: FigureRow[] };
 
-/** What `npm run bench -- --record NAME` writes to bench/results/NAME.json, which is committed. */
+/** Content of bench/results/NAME.json, which `npm run bench -- --record NAME` writes, and which is committed. */
 export interface RecordedFile extends ResultsFile {
   name: RecordingName;
   /** The command with the options that differ from those of the recording. */
@@ -32,7 +32,7 @@ export interface RecordedFile extends ResultsFile {
   results: RecordedResult[];
 }
 
-/** What was measured. */
+/** The sources that were measured. */
 export interface Source {
   commit: string;
   /** Whether its files had uncommitted changes, apart from results and documents. */

@@ -29,7 +29,7 @@ function cellsOf(line: string): string[] {
     .map((cell) => cell.trim());
 }
 
-/** In a block of text each row of titles is indented further than what is above it, and the rows end with an empty line. */
+/** Reads the tables of blocks of text, in which each row of titles is indented further than what is above it, and the rows end with an empty line. */
 function textTables(lines: readonly string[]): Table[] {
   const fences = lines.flatMap((line, index) => (line.startsWith('```') ? [index] : []));
   const inside = lines.filter((_, index) => fences.filter((fence) => fence < index).length % 2 === 1);

@@ -13,11 +13,11 @@ import { placePod, placeWorkload } from './workload.ts';
 export interface TakeOverMeasurement {
   successor: Successor;
   run: number;
-  /** From the kill until the successor evicts the first of the pods that have an Evacuation. */
+  /** Time from the kill until the successor evicts the first of the pods that have an Evacuation. */
   firstEviction: number;
-  /** From the kill until it evicts a pod that has appeared since: Temporal has given it the drain. */
+  /** Time from the kill until it evicts a pod that has appeared since: Temporal has given it the drain. */
   drainContinues: number;
-  /** From the start of the successor until it is ready. */
+  /** Time from the start of the successor until it is ready. */
   start: number;
 }
 

@@ -1,7 +1,7 @@
 import type { TargetName } from './targetNames.ts';
 import type { Testbed } from './testbed.ts';
 
-/** What a benchmark asks a target for. */
+/** The request of a benchmark to a target. */
 export interface DrainRequest {
   /** All nodes that are drained. */
   nodes: readonly string[];

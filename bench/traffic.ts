@@ -17,8 +17,8 @@ import { auditOptions, type Testbed } from './testbed.ts';
 import { unregister, WorkerProcess } from './worker.ts';
 
 /**
- * What the traffic of everybody else costs the apiserver with the policies and webhooks of deploy/, a worker and open maintenances, relative to a
- * control plane without them. Both run at the same time, and their slices alternate.
+ * Costs of the traffic of all other clients for the apiserver with the policies and webhooks of deploy/, a worker and open maintenances, relative
+ * to a control plane without them. Both run at the same time, and their slices alternate.
  */
 export interface TrafficMeasurement {
   /** Number of open maintenances. */
@@ -52,9 +52,9 @@ const perTick: Record<TrafficKind, number> = {
   'node status': 1,
 };
 const tickMs = 100;
-/** Of a slice, which takes five seconds. */
+/** Number of ticks of a slice, which takes five seconds. */
 const ticks = 50;
-/** What a slice has caused is over by then. */
+/** Delay before and after a slice: everything that earlier requests cause is over by then. */
 const settleMs = 1_000;
 const openMaintenances = [0, 1, 50];
 const namespace = trafficNamespace;
@@ -199,7 +199,7 @@ async function timed(seconds: number[], send: () => Promise<unknown>): Promise<v
 interface Target {
   kube: Kube;
   names: readonly string[];
-  /** Of the names of pods. */
+  /** Prefix of the names of pods. */
   prefix: string;
   /** The pods that exist when a slice starts: the first ones are deleted, the others get a status. */
   existing: readonly KubeObject[];

@@ -17,7 +17,7 @@ interface Deps {
   scope: ClusterScope;
   workers: Pick<WorkerLiveness, 'isDead' | 'dead' | 'forget'>;
   log: Log;
-  /** Interval of checks whether a worker has died, 1 s unless given: they look at nothing but memory. */
+  /** Interval of checks whether a worker has died, 1 s unless given: they read nothing but memory. */
   checkEveryMs?: number;
 }
 

@@ -38,7 +38,7 @@ export interface Config {
   webhookHost: WebhookHost;
   /** The apiservers that the admission server answers; undefined: every client. */
   webhookClients: { caFile: string; names: string[] } | undefined;
-  /** Who issues the certificate of the admission server: the server itself, or another one that writes the Secret. */
+  /** Issuer of the certificate of the admission server: the server itself, or another client that writes the Secret. */
   webhookCertificates: 'managed' | 'external';
   /** Decides whether admission rejects direct evictions, for example by `kubectl drain`, of pods that have evacuators. */
   directEvictions: 'reject' | 'allow';
@@ -78,7 +78,7 @@ export interface Config {
   /** Exports traces by OTLP. */
   exportsTraces: boolean;
   install: boolean;
-  /** What --install enables for the Jobs of windows. */
+  /** Whether --install enables the Jobs of windows, and with which level of Pod Security. */
   windowJobs: WindowJobs;
   /** The components that this process runs. */
   components: ReadonlySet<ComponentName>;
@@ -598,7 +598,7 @@ function workerDeploymentOf({ deploymentName, buildId, setCurrentVersion }: Depl
 
 type RegistrationSettings = Pick<Settings, 'deploymentEvacuator' | 'deploymentRegistration' | 'evictionApi'>;
 
-/** Nothing in this installation would replace the pods, or some of them. */
+/** Rejects automatic registration if nothing in this installation would replace the pods, or some of them. */
 function checkDeploymentRegistration(settings: RegistrationSettings): z.core.$ZodRawIssue[] {
   const { deploymentEvacuator, deploymentRegistration, evictionApi } = settings;
   if (deploymentRegistration === 'annotated') return [];
@@ -651,7 +651,7 @@ function timingOf(settings: ElectionSettings) {
   };
 }
 
-/** What the former leader has sent must have arrived when the next one leads: the margin is for the requests in flight. */
+/** Margin for the requests in flight of the former leader, which must have arrived when the next one leads. */
 const minMarginSeconds = 0.5;
 
 function checkElection(settings: ElectionSettings): z.core.$ZodRawIssue[] {

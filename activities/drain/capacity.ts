@@ -35,7 +35,7 @@ import { BoundVolumes } from './boundVolumes.ts';
 const minAgeMs = 1_000;
 const ageForReportMs = 5_000;
 const agePerComputation = 20;
-/** In a larger cluster places are found only for drains that wait for them. */
+/** Maximum number of pods in a cluster in which places are found for all drains: in a larger one, only for drains that wait for them. */
 const maxReportedPods = 50_000;
 /** A replacement that does not exist so long after its pod has gone is not coming. */
 const replacementMs = 30_000;

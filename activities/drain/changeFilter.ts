@@ -54,7 +54,7 @@ export class DrainChangeFilter {
     this.#isSettled = isPaused || evacuate.length === 0;
   }
 
-  /** Returns the time within which the drain must look again whatever happens. */
+  /** Returns the time within which the drain must decide again whatever happens. */
   get dueInMs(): number {
     return this.#hasJoined ? debounceMs : Infinity;
   }
@@ -82,7 +82,10 @@ export class DrainChangeFilter {
     return this.#departureDelayMs(change, change.object.spec.target.pod);
   }
 
-  /** One whose pod is gone is only removed. One whose pod the informer does not show yet is found when it does. */
+  /**
+   * Returns the delay after a change of a request to a pod. Undefined if the pod is gone, so that the request is only removed, or if the informer
+   * does not show the pod yet: the request is found when it does.
+   */
   #departureDelayMs(
     { type, object: { metadata } }: Change<Readonly<KubeObject>>,
     { name, uid }: { name: string; uid: string },

@@ -19,7 +19,7 @@ import { resources } from '../../kube/resources.ts';
 import type { InjectedDeps } from '../injectedDeps.ts';
 
 const concurrentDeletions = 24;
-/** One pass deletes pods for this long, so that progress is published in between. */
+/** Time for which one pass deletes pods, so that progress is published in between. */
 const maxPassMs = 500;
 /** Delay before a rejected deletion is tried again, and before a pod is deleted that its controller recreated at once. */
 const blockedRetryMs = 30_000;

@@ -116,7 +116,7 @@ function positionIn(mode: DrainMode, maintenance: NodeMaintenance, planLength: n
   }
 }
 
-/** Interval in which a drain looks whether its informers follow the apiserver again. */
+/** Interval in which a drain checks whether its informers follow the apiserver again. */
 const followingCheckMs = 100;
 
 /** State after a decision: `from` is the position that it was made for; `isDrained` is whether the apiserver has Drained=True. */
@@ -149,7 +149,7 @@ class DrainRun<T extends { kind: string }> {
   readonly #drainedCheck: DrainedCheck;
   #writer: StatusWriter | undefined;
   #hasDecided = false;
-  /** Milliseconds that the latest decision took. */
+  /** Duration of the latest decision in milliseconds. */
   #decisionMs = 0;
   /** The nodes of the latest decision, whose agents are observed. */
   #agentNodes: readonly AgentNode[] = [];

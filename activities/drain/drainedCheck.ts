@@ -34,7 +34,7 @@ export interface Verified {
   read?: NodeMaintenance;
 }
 
-/** What the check remembers of the last verification. It holds for one generation of the object and the same nodes. */
+/** Result of the last verification. It holds for one generation of the object and the same nodes. */
 type State =
   | { kind: 'None' }
   /** The apiserver contradicted the informers. */
@@ -44,7 +44,7 @@ type State =
       kind: 'Verified';
       of: string;
       verification: Extract<Verification, { kind: 'Verified' }>;
-      /** Those that the verification reports. */
+      /** Volumes that the verification reports. */
       volumes: readonly AttachedVolumeRef[];
     };
 
@@ -158,7 +158,7 @@ export class DrainedCheck {
     }
   }
 
-  /** Returns those of the volumes that the informer still shows; undefined if it cannot tell. */
+  /** Returns those of the volumes that the informer still shows; undefined unless it has listed them. */
   #stillAttached(volumes: readonly AttachedVolumeRef[]): readonly AttachedVolumeRef[] | undefined {
     const informer = this.#attachments?.informer;
     if (informer?.resourceVersion === undefined) return undefined;
@@ -226,7 +226,7 @@ export class DrainedCheck {
     return pods;
   }
 
-  /** Without Jobs of windows in the installation, the worker may not list them, and there are none. */
+  /** Lists the Jobs of windows. In an installation without them, the worker may not list Jobs, and there are none. */
   async #jobs(): Promise<readonly Job[]> {
     const { kube, jobs } = this.#deps.cluster;
     if (jobs.resourceVersion === undefined) return [];

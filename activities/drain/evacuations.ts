@@ -31,7 +31,7 @@ import { isCompleting, isDraining, namesOf, nodesOf } from '../view.ts';
 const concurrentWrites = 24;
 /** The first Evacuations of a drain are created few at a time, so that the first eviction need not wait for 24 of them. */
 const firstWrites = 2;
-/** One pass creates Evacuations for this long, so that progress is published in between. */
+/** Time for which one pass creates Evacuations, so that progress is published in between. */
 const maxPassMs = 500;
 /** Delay before a rejected Evacuation is tried again. */
 const rejectionRetryMs = 30_000;

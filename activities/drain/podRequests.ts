@@ -16,13 +16,13 @@ import { EvictionRequests } from './evictionRequests.ts';
 import { othersThatNeed } from './otherDrains.ts';
 
 const concurrentWrites = 24;
-/** One pass requests evictions for this long, so that progress is published in between. */
+/** Time for which one pass requests evictions, so that progress is published in between. */
 const maxPassMs = 500;
-/** Delay before the informers are looked at again that have not synced yet. */
+/** Interval in which informers that have not synced yet are checked again. */
 const syncCheckMs = 200;
 
 /**
- * What one drain requests of its pods: an Evacuation, or an EvictionRequest where that is chosen (ADR 71). Both report progress in the same form, so
+ * Requests of one drain to its pods: an Evacuation, or an EvictionRequest where that is chosen (ADR 71). Both report progress in the same form, so
  * that a drain decides without knowing which of them a pod has.
  */
 export class PodRequests {

@@ -101,7 +101,7 @@ interface Uncordoned {
   /** Nodes that are still to be uncordoned. */
   waiting: readonly NodeWithoutLease[];
   leasesForbidden: boolean;
-  /** As performance.now() returned it. */
+  /** Time of the attempt, as performance.now() returned it. */
   at: number;
 }
 

@@ -44,7 +44,7 @@ export interface WindowObservation {
   steps: readonly ObservedStep[];
 }
 
-/** What an activity remembers between its passes. */
+/** The state that an activity keeps between its passes. */
 interface Memory {
   waitingSince: WaitingSince;
   runningAgents: RunningAgents;

@@ -19,7 +19,7 @@ import { updateWindowStatus } from './status.ts';
 /** A start with the facts that Temporal reports about the run, instead of those that the workflow claims. */
 interface Opening extends Execution {
   input: WindowInput;
-  /** Milliseconds since the epoch. Neither lies in the future. */
+  /** Times in milliseconds since the epoch. Neither lies in the future. */
   startedAtMs: number;
   /** Undefined if no Schedule started the run. */
   nominalMs: number | undefined;

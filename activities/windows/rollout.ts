@@ -88,7 +88,7 @@ function withoutWaitingSince(state: WindowState | undefined): Omit<WindowState, 
 class RolloutPass {
   readonly #deps: Deps;
   readonly #sentSignals: SentSignal[];
-  /** What the workflow shows. It does not decide. */
+  /** Requests that the workflow shows. They do not decide. */
   readonly #knownRequests: unknown;
   readonly #previous: unknown;
   readonly #startedAt: number;
@@ -179,7 +179,7 @@ class RolloutPass {
     return requestsUnknownTo(this.#knownRequests, effectiveRequests(window, active));
   }
 
-  /** After a retry, nobody has observed the nodes for a while. */
+  /** Returns the waiting times that the previous activity observed. Empty after a retry: nobody has observed the nodes for a while. */
   #previousWaitingSince({ start }: ActiveWindow, nowMs: number): WaitingSince {
     if (Context.current().info.attempt !== 1) return {};
     return plausibleWaitingSince(this.#previous, { openedAtMs: Date.parse(start), nowMs });

@@ -6,7 +6,7 @@ import type { Deps } from '../deps.ts';
 /** An agent that has stopped is noticed only when its Lease expires, which takes longer. */
 const maxAgeMs = 5_000;
 
-/** What the agents of nodes would do when they are asked for a reboot. Reads the Leases at intervals: a pass over a window may follow another one immediately. */
+/** Abilities of the agents of nodes to reboot them when asked. Reads the Leases at intervals: a pass over a window may follow another one immediately. */
 export class RunningAgents {
   readonly #deps: Pick<Deps, 'cluster'>;
   #known:

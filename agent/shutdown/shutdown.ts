@@ -116,7 +116,7 @@ class ShutdownHandler {
     this.#parts = parts;
   }
 
-  /** Resolves with the time after which to look again. */
+  /** Resolves with the time after which to check again. */
   async reconcile(state: LogindState | undefined, signal: AbortSignal): Promise<number> {
     this.#state = state;
     if (state !== undefined) this.#checkLimit(state);

@@ -58,7 +58,7 @@ async function isFree(port: number): Promise<boolean> {
   });
 }
 
-/** It does not start without a certificate for its webhook, although nobody calls that one here. */
+/** Writes the certificate of the webhook of the operator, which does not start without one, although nobody calls the webhook here. */
 async function writeServingCertificate(dir: string): Promise<void> {
   const dayMs = 86_400_000;
   const validity = { notBefore: Date.now() - dayMs, notAfter: Date.now() + 365 * dayMs };

@@ -16,7 +16,7 @@ export interface Operator<T extends KubeObject = KubeObject> {
   readonly name: OperatorName;
   /** Its custom resource. */
   readonly resource: Resource<T>;
-  /** What differs from its own deployment, for the report. */
+  /** Differences from its own deployment, for the report. */
   readonly changes: readonly string[];
   /** Writes the files that it needs, and returns its arguments. */
   prepare(surroundings: Surroundings): Promise<string[]>;

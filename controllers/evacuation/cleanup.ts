@@ -119,7 +119,7 @@ export class EvacuationCleanup {
     return this.#isEvicting() && Date.now() - deletedAtMs < maxDelayMs;
   }
 
-  /** Enqueues those that need not wait any more, and looks again soon if others do. */
+  /** Enqueues those that need not wait any more, and checks again soon if others do. */
   #endYielding(): void {
     for (const key of this.#yielding) {
       const evacuation = this.#cluster.evacuations.get(key);

@@ -21,7 +21,7 @@ interface Deps {
   readonly queue: EvictionQueue;
   /** Undefined if another controller evacuates pods of Deployments. */
   readonly deployments: DeploymentEvacuator | undefined;
-  /** Time between two looks of the responder of DaemonSets at the maintenances of a node; 5 s unless given. */
+  /** Interval in which the responder of DaemonSets reads the maintenances of a node; 5 s unless given. */
   readonly daemonSetIntervalMs?: number;
   /** Recorder for Events about single pods. */
   readonly events: EventRecorder;

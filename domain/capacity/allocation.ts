@@ -23,7 +23,7 @@ export interface UnplacedPod {
   readonly misfit: Misfit;
 }
 
-/** What a drain may place now. */
+/** The result for a drain: the pods that have no place now, and the drains because of which they have none. */
 export interface DrainAllocation {
   readonly name: string;
   /** Pods that fit on no node, or would use a place that is allocated to another drain. */

@@ -42,7 +42,7 @@ export function schedulingOf({ spec }: Pod): PodScheduling {
 }
 
 /**
- * What the nodes of a cluster have left while pods are placed one after another. Adding and removing pods changes it, and `undo` returns to
+ * The state of the nodes of a cluster while pods are placed one after another. Adding and removing pods changes it, and `undo` returns to
  * an earlier state.
  */
 export class ClusterState {

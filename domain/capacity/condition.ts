@@ -28,7 +28,7 @@ export const CapacityReason = {
 } as const;
 export type CapacityReason = (typeof CapacityReason)[keyof typeof CapacityReason];
 
-/** What is known about the places for the pods of one maintenance. */
+/** Facts about the places for the pods of one maintenance. */
 export interface CapacityFacts {
   /** Its pods wait until they fit. */
   readonly waits: boolean;

@@ -21,7 +21,7 @@ export type Placement =
  */
 export class Placer {
   readonly #cluster: ClusterState;
-  /** What is known about pods with the same requirements until there may be more room. */
+  /** Results for pods with the same requirements, until there may be more room. */
   readonly #known = new Map<object, Map<string, { version: number; from: number; misfit?: Misfit }>>();
 
   constructor(cluster: ClusterState) {

@@ -18,7 +18,7 @@ const maxTimeoutSeconds = 900;
 /** Longest timeout where only heartbeats reveal that a worker has died, because identity Leases are disabled. */
 const maxRevealingSeconds = 60;
 
-/** Returns the interval in which an activity looks whether Leases are to be renewed. */
+/** Returns the interval in which an activity checks whether Leases are to be renewed. */
 export function renewalCheckMs(leaseDurationSeconds: number): number {
   return leaseDurationSeconds * checkedEvery * 1_000;
 }

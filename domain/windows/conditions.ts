@@ -14,10 +14,10 @@ export type ScheduleState =
   /** The worker does not have the key of its payloads. */
   | { kind: 'Unreadable'; message: string };
 
-/** What an administrator can do for a window that runs a Job, and may not. */
+/** Message about a window that runs a Job, and may not: it names the remedies of an administrator. */
 export const jobsNotEnabledMessage = `spec.work: Jobs of windows are not enabled, because the worker may not create Jobs in namespace ${WORK_NAMESPACE}: apply deploy/window-jobs (npm start -- --install --window-jobs), or set spec.work.type to None.`;
 
-/** What keeps a window from being scheduled. */
+/** Problems that keep a window from being scheduled. */
 export interface WindowProblems {
   /** Sentences that begin with the field. */
   fields: readonly string[];

@@ -14,7 +14,7 @@ export type ObservedNode =
   | {
       kind: 'Present';
       node: Node;
-      /** Milliseconds since the epoch. Undefined if the kubelet has no Lease. */
+      /** Time of the last heartbeat in milliseconds since the epoch. Undefined if the kubelet has no Lease. */
       lastHeartbeatMs: number | undefined;
       /** A readiness gate is not ready, although the node has no taint for it yet. */
       isMissingReadinessTaint: boolean;

@@ -4,7 +4,7 @@ import type { InProgressPolicy } from './nodeStepInput.ts';
 import { pauseOf } from './overrides.ts';
 
 /**
- * What an open window may do is decided by `.status.active` of its object, never by what its workflow says: a client that may write to the
+ * The `.status.active` of its object decides what an open window may do, never what its workflow says: a client that may write to the
  * Temporal namespace controls the input of workflows and activities (ADR 29).
  */
 

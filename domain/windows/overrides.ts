@@ -5,7 +5,7 @@ import { oneLine } from '../common/text.ts';
 import { opensAt, scheduleProblems } from './schedule.ts';
 
 /**
- * What users override in annotations of a window, which no manifest in git owns (ADR 54): a pause, and openings that are skipped. Both only
+ * Overrides that users set in annotations of a window, which no manifest in git owns (ADR 54): a pause, and openings that are skipped. Both only
  * add to the spec. An annotation with an invalid value still prevents openings.
  */
 
@@ -25,7 +25,7 @@ export function pausedByAnnotation(window: string): string {
   return `the window is paused by its annotation ${Paused}: run kubectl maintenance window resume ${window}`;
 }
 
-/** What keeps a valid window from opening at its times. */
+/** Reasons why a valid window does not open at its times. */
 export interface WindowStop {
   /** `.spec.suspend` */
   suspend: boolean;

@@ -10,7 +10,7 @@ export function rebootWorkOf({ type, reboot }: WindowWork): RebootWork | undefin
   return { policy: 'IfRequired', timeoutSeconds: DEFAULT_REBOOT_TIMEOUT_SECONDS, ...reboot };
 }
 
-/** What a window that reboots nodes has to know about the nodes that it selects. */
+/** Facts that a window that reboots nodes needs about the nodes that it selects. */
 export interface RebootNeeds {
   policy: RebootWork['policy'];
   /** The names of nodes that need a reboot. */

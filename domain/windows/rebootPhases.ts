@@ -22,7 +22,7 @@ export function isRebooting(facts: NodeStepFacts): boolean {
   return stateOf(facts) === 'Started';
 }
 
-/** Before a node without further work is uncordoned, its request is withdrawn, or its reboot has ended. */
+/** Keeps a node without further work cordoned until its request is withdrawn, or its reboot has ended. */
 export function endReboot(facts: NodeStepFacts): NodeStep | undefined {
   const { isComplete, result, workResult } = facts;
   const isInProgress = result === undefined && workResult?.status !== 'True';

@@ -19,7 +19,7 @@ export function withRequest(
   return { ...recorded, ...flags, ...(nodes.length > 0 && { approvedNodes: nodes }) };
 }
 
-/** In the order in which they are applied. There is none to pause: the annotation `paused` does (overrides.ts). */
+/** Annotations of requests, in the order in which they are applied. There is none to pause: the annotation `paused` does (overrides.ts). */
 const annotationKeys = [
   WindowRequestAnnotation.Approve,
   WindowRequestAnnotation.Resume,
@@ -44,7 +44,7 @@ export interface AnnotatedRequests {
   problems: readonly string[];
 }
 
-/** Decides about the requests in the annotations of a window. `isSelected` tells whether the window selects the node of this name. */
+/** Decides about the requests in the annotations of a window. `isSelected` reports whether the window selects the node of this name. */
 export function decideAnnotatedRequests(
   window: Readonly<MaintenanceWindow>,
   isSelected: (node: string) => boolean,

@@ -13,7 +13,7 @@ export interface ReservationInput {
 /** A reservation of another window is valid for this time without a NodeMaintenance, because that window may be about to create it. */
 const unusedReservationTtlMs = 120_000;
 
-/** As above, of a window that was deleted: it starts no node later than some seconds after it has reserved it. */
+/** The same time for a window that was deleted: it starts no node later than some seconds after it has reserved it. */
 const abandonedReservationTtlMs = 30_000;
 
 /** Reports whether a node is reserved: until its NodeMaintenance is completed or deleted. */

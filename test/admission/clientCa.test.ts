@@ -1,7 +1,7 @@
 import { mkdtemp, rename, rm, symlink, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import type { KeyPair } from '../../admission/certificates.ts';
+import type { KeyPair } from '../../admission/keyPair.ts';
 import { readClientCa, watchClientCa } from '../../admission/clientCa.ts';
 import { issueAuthority, issueClient } from '../../admission/issue.ts';
 import { recordedLog } from '../kube/fixtures.ts';

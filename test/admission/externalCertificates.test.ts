@@ -1,6 +1,6 @@
 import { X509Certificate } from 'node:crypto';
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
-import type { KeyPair } from '../../admission/certificates.ts';
+import type { KeyPair } from '../../admission/keyPair.ts';
 import { issueAuthority, issueServing } from '../../admission/issue.ts';
 import { type Secret, secretName, secrets } from '../../admission/secret.ts';
 import { SYSTEM_NAMESPACE } from '../../api/names.ts';

@@ -2,7 +2,7 @@ import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
-import type { KeyPair } from '../../admission/certificates.ts';
+import type { KeyPair } from '../../admission/keyPair.ts';
 import { issueAuthority, issueClient } from '../../admission/issue.ts';
 import { paths } from '../../admission/registration.ts';
 import { Component, COMPONENT_LABEL, SYSTEM_NAMESPACE } from '../../api/names.ts';

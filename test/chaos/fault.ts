@@ -1,6 +1,6 @@
 import type { Random } from './random.ts';
 
-/** What goes wrong for a while. Workers are numbered from 0: each has a network of its own to the apiserver and to Temporal. */
+/** A fault that lasts for a while. Workers are numbered from 0: each has a network of its own to the apiserver and to Temporal. */
 export type Fault = { forMs: number } & (
   | { kind: 'Kill' | 'Hang'; server: ServerWithFaults }
   | { kind: 'KillWorker' | 'HangWorker'; worker: number }
@@ -47,7 +47,7 @@ export const requestFaults = [
   'Repeat',
   /** New connections are presented a certificate that has expired. */
   'ExpiredCertificate',
-  /** As while the token of the worker has expired. */
+  /** Answers as while the token of the worker has expired. */
   'Answer401',
   'Answer409',
   'Answer429',

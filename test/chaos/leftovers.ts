@@ -18,7 +18,7 @@ import { servesEvictionRequests, type Testbed } from './testbed.ts';
 import { webhookProblems } from './webhookCertificate.ts';
 import type { Names } from './worldObjects.ts';
 
-/** What is left of a run in Kubernetes and Temporal when all of its maintenances are gone. */
+/** State of Kubernetes and Temporal at the end of a run, when all of its maintenances are gone. */
 export interface FinalWorld {
   nodes: readonly Node[];
   /** The NodeReadinesses of these nodes, and of nodes that do not exist: a node has one as long as it exists. */
@@ -32,7 +32,7 @@ export interface FinalWorld {
   reserved: readonly string[];
   openRuns: readonly string[];
   schedules: readonly string[];
-  /** What keeps the apiserver from asking the webhooks. */
+  /** Problems that keep the apiserver from asking the webhooks. */
   webhookProblems: readonly string[];
 }
 
@@ -193,7 +193,7 @@ export async function removeLeftovers({ kube, temporal, evictionApi }: Testbed, 
   for (const id of schedules) await temporal.schedule.getHandle(id).delete().catch(unlessGone);
 }
 
-/** What was listed a moment ago may have ended by itself. */
+/** Ignores that a run or Schedule does not exist: it was listed a moment ago, and may have ended by itself. */
 function unlessGone(error: unknown): void {
   if (!(error instanceof WorkflowNotFoundError) && !(error instanceof ScheduleNotFoundError)) throw error;
 }

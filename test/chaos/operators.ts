@@ -182,7 +182,7 @@ export class Operators {
     await start();
   }
 
-  /** Lets etcd forget what an apiserver could still tell, and restarts the apiserver, which forgets it, too. */
+  /** Stops the apiserver and compacts etcd, so that neither has earlier revisions once the apiserver is started again. */
   async #expire(): Promise<() => Promise<void>> {
     const start = await this.#kill('kube-apiserver');
     // An etcd that fails itself forgets nothing.

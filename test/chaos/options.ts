@@ -1,9 +1,9 @@
 import { Command, CommanderError, InvalidArgumentError, Option } from 'commander';
-import type { EvictionApi } from './testbed.ts';
+import type { EvictionApi } from './scenario.ts';
 
 export interface Options {
   runs: number;
-  /** Of the first run; the others have the numbers after it. */
+  /** Seed of the first run; the others have the numbers after it. */
   seed: number;
   /** The steps that are done, by their numbers; undefined: all. */
   steps: number[] | undefined;
@@ -12,7 +12,7 @@ export interface Options {
   /** Shows the scenarios and runs nothing. */
   show: boolean;
   keep: boolean;
-  /** By which the workers ask pods to leave. */
+  /** API by which the workers ask pods to leave. */
   evictionApi: EvictionApi;
   json: string | undefined;
 }

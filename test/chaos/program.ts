@@ -2,7 +2,8 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { startSandbox } from '../../sandbox/sandbox.ts';
-import { createTestbed, type EvictionApi, sandboxOptions, type Testbed } from './testbed.ts';
+import type { EvictionApi } from './scenario.ts';
+import { createTestbed, sandboxOptions, type Testbed } from './testbed.ts';
 
 const startedAt = performance.now();
 

@@ -2,7 +2,7 @@ import { existsSync } from 'node:fs';
 import { readFile, writeFile } from 'node:fs/promises';
 import { compareNames } from '../../domain/common/names.ts';
 import type { RunResult } from './run.ts';
-import type { EvictionApi } from './testbed.ts';
+import type { EvictionApi } from './scenario.ts';
 
 /** The recorded outcome of a run. */
 export interface RecordedRun {

@@ -82,7 +82,7 @@ export async function runScenario(
   };
 }
 
-/** What does not work although the faults are over is a promise that was not kept. */
+/** Returns the violation of a run that fails although the faults are over: a promise was not kept. */
 function failure(error: unknown): Violation {
   const message = error instanceof Error ? error.message : String(error);
   return { invariant: 'end', message: `The run could not be finished: ${message}`, events: [] };

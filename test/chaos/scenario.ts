@@ -1,7 +1,12 @@
 import type { DrainPlanEntry, NodeMaintenanceStage } from '../../api/nodeMaintenance.ts';
 import { type Fault, randomFault } from './fault.ts';
 import { Random } from './random.ts';
-import type { EvictionApi } from './testbed.ts';
+
+/**
+ * API by which the workers ask pods to leave. With lifecycle.k8s.io they are the controller of EvictionRequests, too; `auto`: by EvictionRequests while
+ * the apiserver serves them.
+ */
+export type EvictionApi = 'evacuation' | 'lifecycle' | 'auto';
 
 /** A random world and what happens in it: the same seed gives the same scenario. Names are relative to a run. */
 export interface Scenario {
@@ -20,13 +25,13 @@ export interface Scenario {
 
 export type Budget = { maxUnavailable: number } | { minAvailable: number };
 
-/** Who moves the pods before they are evicted: `Silent` is an evacuator that never responds. */
+/** Evacuator that moves the pods before they are evicted: `Silent` never responds. */
 export type EvacuatorChoice = 'None' | 'Builtin' | 'Silent';
 
 export interface Workload {
   name: string;
   kind: 'Deployment' | 'StatefulSet' | 'DaemonSet' | 'Pods';
-  /** Of a DaemonSet one for each node. */
+  /** Number of pods; of a DaemonSet, one for each node. */
   replicas: number;
   priority: Priority;
   /** Value of the label `tier`, by which drain plans select. */
@@ -47,11 +52,11 @@ export interface PlannedMaintenance {
   nodes: readonly string[];
   stage: NodeMaintenanceStage;
   drainPlan: readonly DrainPlanEntry[] | undefined;
-  /** After so many seconds it deletes what is left. */
+  /** Seconds after which it deletes what is left. */
   deleteAfterSeconds: number | undefined;
 }
 
-/** What a user does. Failures are part of the run: a request that the apiserver refuses has no effect. */
+/** An action of a user. Failures are part of the run: a request that the apiserver refuses has no effect. */
 export type UserAction =
   | { kind: 'Create'; maintenance: string }
   | { kind: 'Advance' | 'Cancel'; maintenance: string; by: 'Kubectl' | 'Signal' }
@@ -213,7 +218,7 @@ export function withLastingWorkers(scenario: Scenario, workers: Scenario['worker
   return { ...scenario, workers, steps: scenario.steps.filter((step) => !endsWorker(step)) };
 }
 
-/** What is left of the times of a scenario for a run of npm test. */
+/** Factor by which the times of a scenario are shorter in a run of npm test. */
 const shortShare = 0.4;
 
 /** Returns the scenario with shorter times: users act, and faults follow each other, faster, and last shorter. */

@@ -5,8 +5,8 @@ import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
 import type { Sandbox } from '../../sandbox/sandbox.ts';
 import { releaseSandbox, testSandbox } from '../kit/sandbox.ts';
 import { runScenario } from './run.ts';
-import { scenarioOf, shortened } from './scenario.ts';
-import { createTestbed, type EvictionApi, sandboxOptions, type Testbed } from './testbed.ts';
+import { type EvictionApi, scenarioOf, shortened } from './scenario.ts';
+import { createTestbed, sandboxOptions, type Testbed } from './testbed.ts';
 import { violationText } from './violationText.ts';
 
 interface Group {

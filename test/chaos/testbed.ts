@@ -8,14 +8,8 @@ import { silentLog } from '../../kube/log.ts';
 import type { Sandbox, SandboxOptions } from '../../sandbox/sandbox.ts';
 import { priorityClasses } from '../kit/resources.ts';
 import { retryUntilAnswered } from './retryUntilAnswered.ts';
-import { priorities, type Priority } from './scenario.ts';
+import { type EvictionApi, priorities, type Priority } from './scenario.ts';
 import { WorkerSlot } from './workerSlot.ts';
-
-/**
- * By which the workers ask pods to leave. With lifecycle.k8s.io they are the controller of EvictionRequests, too; `auto`: by EvictionRequests while the
- * apiserver serves them.
- */
-export type EvictionApi = 'evacuation' | 'lifecycle' | 'auto';
 
 /** The servers that chaos runs share, one run after the other. Each run has names of its own. */
 export interface Testbed {

@@ -10,7 +10,7 @@ let server: Server;
 let proxy: Awaited<ReturnType<typeof TruncatingRelay.beforePort>>;
 
 beforeAll(async () => {
-  // Answers each request, and resets the connection when it is told to.
+  // Answers each request, but resets the connection when the request is `reset`.
   server = createServer((socket) => {
     socket.on('error', () => undefined);
     socket.on('data', (request) => {

@@ -6,18 +6,18 @@ import type { AddressInfo, Socket } from 'node:net';
 import { buffer } from 'node:stream/consumers';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { parse } from 'yaml';
-import type { KeyPair } from '../../admission/certificates.ts';
+import type { KeyPair } from '../../admission/keyPair.ts';
 import { issueAuthority, issueServing } from '../../admission/issue.ts';
 import { changedKubeconfig } from '../kube/fixtures.ts';
 import type { ApiserverFault } from './fault.ts';
 
-/** What the proxy does now; undefined: it forwards. `Cut` and `CutWatches` happen once. */
+/** The fault that the proxy causes now; undefined: it forwards. `Cut` and `CutWatches` happen once. */
 type Mode = Exclude<ApiserverFault, 'Cut' | 'CutWatches'> | undefined;
 
 const delayMs = 500;
 const hourMs = 3_600_000;
 
-/** What the proxy presents to the workers, and what it presents while its certificate has expired. */
+/** Certificates that the proxy presents to the workers, usually and while its certificate has expired. */
 interface Certificates {
   valid: KeyPair;
   expired: KeyPair;
@@ -35,9 +35,9 @@ export class UnreliableApiserver {
   readonly #sockets = new Set<Socket>();
   /** Remote port -> the connection below TLS, which is the one that can be reset. */
   readonly #connections = new Map<number, Socket>();
-  /** Those that carry a watch. */
+  /** Connections that carry a watch. */
   readonly #watches = new Set<Socket>();
-  /** Those that forward nothing any more, and stay open. */
+  /** Connections that forward nothing any more, and stay open. */
   readonly #frozen = new Set<Socket>();
   #mode: Mode;
 

@@ -1,6 +1,6 @@
 import { invariants, type Violation } from './invariants/invariants.ts';
 import { eventText } from './invariants/check.ts';
-import type { EvictionApi } from './testbed.ts';
+import type { EvictionApi } from './scenario.ts';
 
 /** Formats a violation with what shows it, and the command that replays it. */
 export function violationText(

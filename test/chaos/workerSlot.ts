@@ -6,7 +6,7 @@ import { startWorker, type WorkerProcess } from '../kit/worker.ts';
 import { UnreliableNetwork } from '../kube/unreliableNetwork.ts';
 import { FakeClock } from './fakeClock.ts';
 import type { ApiserverFault, TemporalFault } from './fault.ts';
-import type { EvictionApi } from './testbed.ts';
+import type { EvictionApi } from './scenario.ts';
 import { TruncatingRelay } from './truncatingRelay.ts';
 import { UnreliableApiserver } from './unreliableApiserver.ts';
 

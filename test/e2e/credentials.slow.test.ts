@@ -3,7 +3,7 @@ import { mkdtemp, rename, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, expect, test } from '@jest/globals';
-import type { KeyPair } from '../../admission/certificates.ts';
+import type { KeyPair } from '../../admission/keyPair.ts';
 import { issueAuthority, issueClient, issueServing } from '../../admission/issue.ts';
 import { eventuallyHolds } from '../kit/eventually.ts';
 import { startTlsProxy, type TlsProxy } from '../kit/tlsProxy.ts';

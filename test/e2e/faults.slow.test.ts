@@ -50,7 +50,7 @@ function codeIn(cell: string): string {
 type End = () => Promise<void> | void;
 
 interface Fault {
-  /** As in the results of chaos runs, where these have it. */
+  /** Name of the fault: that of the results of chaos runs, where these have it. */
   name: string;
   begin: () => Promise<End> | End;
   /** Resolves when the fault has had an effect that the command does not show, or when the drain has continued in spite of it. */
@@ -129,7 +129,7 @@ async function startAll(): Promise<void> {
   for (const name of serverNames) await world.sandbox.server(name).start();
 }
 
-/** Of the connections between the worker and the apiserver. */
+/** Returns a fault of the connections between the worker and the apiserver. */
 const apiserver = (fault: ApiserverFault, effect?: Fault['effect']): Fault => ({
   name: `Apiserver ${fault}`,
   begin: () => {
@@ -139,7 +139,7 @@ const apiserver = (fault: ApiserverFault, effect?: Fault['effect']): Fault => ({
   effect,
 });
 
-/** Of the connections between the worker and Temporal. */
+/** Returns a fault of the connections between the worker and Temporal. */
 const temporal = (fault: NetworkFault, effect?: Fault['effect']): Fault => ({
   name: `Temporal ${fault}`,
   begin: () => {

@@ -256,10 +256,10 @@ function isObject(value: unknown): value is Record<string, unknown> {
 
 /** Returns `allowed` or `denied`, or what went wrong. */
 function outcomeOf({ status, body: { reason, message } }: Response, { name }: Action): string {
-  // The apiserver asks for permission before it looks whether the object exists.
+  // The apiserver checks the permission before it checks whether the object exists.
   if (status < 300 || reason === 'AlreadyExists') return 'allowed';
   if (reason === 'NotFound' && name === absent) return 'allowed';
-  // And before it looks whether it serves the kind: MutatingAdmissionPolicies since Kubernetes 1.36.
+  // And before it checks whether it serves the kind: MutatingAdmissionPolicies since Kubernetes 1.36.
   const isUnknownKind =
     reason === undefined || message === 'the server could not find the requested resource';
   if (status === 404 && isUnknownKind) return 'allowed';

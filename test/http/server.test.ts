@@ -4,7 +4,7 @@ import type { AddressInfo } from 'node:net';
 import { connect as connectTls } from 'node:tls';
 import { afterEach, beforeAll, describe, expect, test } from '@jest/globals';
 import fc from 'fast-check';
-import type { KeyPair } from '../../admission/certificates.ts';
+import type { KeyPair } from '../../admission/keyPair.ts';
 import { issueAuthority, issueClient, issueServing } from '../../admission/issue.ts';
 import {
   createHttpServer,

@@ -1,6 +1,7 @@
 import { request } from 'node:https';
 import type { TLSSocket } from 'node:tls';
-import { applyCertificateStep, type KeyPair, type Material } from '../../admission/certificates.ts';
+import { applyCertificateStep, type Material } from '../../admission/certificates.ts';
+import type { KeyPair } from '../../admission/keyPair.ts';
 import { defaultLifetimes } from '../../domain/admission/certificates.ts';
 
 /** Issues a certificate for 127.0.0.1, as the admission server does, and its authority. */

@@ -8,7 +8,7 @@ import {
 } from 'node:http2';
 import type { AddressInfo } from 'node:net';
 import type { TLSSocket } from 'node:tls';
-import type { KeyPair } from '../../admission/certificates.ts';
+import type { KeyPair } from '../../admission/keyPair.ts';
 
 /** The gRPC status of a denied call. */
 export interface Denial {

@@ -4,10 +4,6 @@ import { expect, test } from '@jest/globals';
 
 const root = join(import.meta.dirname, '../..');
 
-/** Folders and files whose comments are not rewritten yet. */
-const notYet =
-  /^(activities|admission|bench|controllers\/windows|domain\/capacity|domain\/windows|test\/chaos)\/|^worker\/(config|temporal|workerDeployment)\.ts$|^test\/e2e\/faults/;
-
 /** Finds a doc comment that starts with a fragment, whose subject would be the line after it. */
 const fragment =
   /\/\*\*\s+(?:\* )?((?:As|Of|That|Those|What|Which|Who|Whose|By(?! default))\b[^\n]*|Milliseconds\.)/g;
@@ -21,11 +17,9 @@ test('a doc comment starts with a verb or with the name of the thing', () => {
   const exclude = ['**/node_modules', '**/dist', '.*', 'test/static/comments.test.ts'];
   const paths = globSync('**/*.{ts,mjs}', { cwd: root, exclude });
   expect(paths.length).toBeGreaterThan(800);
-  const found = paths
-    .filter((path) => !notYet.test(path))
-    .flatMap((path) =>
-      fragmentsIn(readFileSync(join(root, path), 'utf8')).map((start) => `${path}: ${start}`),
-    );
+  const found = paths.flatMap((path) =>
+    fragmentsIn(readFileSync(join(root, path), 'utf8')).map((start) => `${path}: ${start}`),
+  );
   expect(found).toEqual([]);
 });
 

@@ -9,7 +9,7 @@ import { fileURLToPath } from 'node:url';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from '@jest/globals';
 import { Connection } from '@temporalio/client';
 import { msToTs } from '@temporalio/common/lib/time.js';
-import type { KeyPair } from '../../admission/certificates.ts';
+import type { KeyPair } from '../../admission/keyPair.ts';
 import { issueAuthority, issueClient, issueServing } from '../../admission/issue.ts';
 import type { Sandbox } from '../../sandbox/sandbox.ts';
 import { temporalSettings } from '../../temporal-config/connection.ts';

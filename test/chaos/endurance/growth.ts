@@ -17,7 +17,7 @@ const parts = 20;
 /** Quantile 0.975 of Student's t distribution with `parts` - 2 degrees of freedom. */
 const quantile = 2.101;
 
-/** What grows by less than this share of its mean in an hour does not matter within a release of the worker. */
+/** Share of its mean by which a value may grow in an hour: less does not matter within a release of the worker. */
 const toleratedShare = 0.01;
 
 /** Returns the growth of points in the order of time; undefined if there are too few. */

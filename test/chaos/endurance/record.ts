@@ -4,7 +4,7 @@ import { type Growth, growthOf, isGrowing } from './growth.ts';
 /** The recorded outcome of `npm run endurance`. */
 export interface EnduranceRecord {
   minutes: number;
-  /** Of the first run. */
+  /** Seed of the first run. */
   seed: number;
   runs: number;
   maintenances: number;

@@ -9,9 +9,9 @@ import { storedMb } from '../../kit/etcd.ts';
 import type { Testbed } from '../testbed.ts';
 import type { WorkerSlot } from '../workerSlot.ts';
 
-/** What exists between two runs, when nothing of a maintenance is left. */
+/** Resources in use between two runs, when nothing of a maintenance is left. */
 export interface ResourceSample {
-  /** Since the first run began. */
+  /** Time since the first run began. */
   seconds: number;
   /** Runs so far. */
   runs: number;
@@ -21,7 +21,7 @@ export interface ResourceSample {
   /** Workflow runs that are open, and the events of their histories. */
   openRuns: number;
   historyEvents: number;
-  /** What etcd stores, without earlier revisions. */
+  /** Size of the data in etcd, without earlier revisions. */
   etcdMb: number;
   /** Temporal keeps what has ended until the retention of the namespace. */
   temporalMb: number;

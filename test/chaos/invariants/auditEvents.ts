@@ -124,7 +124,7 @@ export class AuditLogBuilder {
     return this.#written('create', 'evacuations', object as KubeObject, { user, answered });
   }
 
-  /** As `asked`, by an EvictionRequest. */
+  /** Writes the same as `asked`, by an EvictionRequest. */
   askedByRequest(pod: string, { name = pod, intent = 'Eviction' } = {}): this {
     const metadata = { name, namespace: 'default', uid: `request-${name}` };
     const object = { metadata, spec: { target: { pod: { name: pod, uid: pod } }, intent } };

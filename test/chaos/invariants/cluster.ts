@@ -41,7 +41,7 @@ export interface MaintenanceState {
   name: string;
   nodes: ReadonlySet<string>;
   plan: readonly DrainPlanEntry[];
-  /** In stage Drain, and not deleted. */
+  /** The maintenance is in stage Drain, and not deleted. */
   isDraining: boolean;
   /** It has nothing to do on its nodes any more. */
   isFinished: boolean;
@@ -52,7 +52,7 @@ export interface MaintenanceState {
 export interface LeaseState {
   holder: string;
   untilMs: number;
-  /** Until when it was ours for the last time; -Infinity if it never was. */
+  /** Time until which it was ours for the last time; -Infinity if it never was. */
   heldUntilMs: number;
   last: AuditEvent;
 }
@@ -73,9 +73,9 @@ export interface RequestState {
 export class ClusterState {
   readonly pods = new Map<string, PodState>();
   readonly maintenances = new Map<string, MaintenanceState>();
-  /** By the name of the node. */
+  /** Leases by the name of the node. */
   readonly leases = new Map<string, LeaseState>();
-  /** By API, namespace and name. */
+  /** Requests by API, namespace and name. */
   readonly requests = new Map<string, RequestState>();
 
   apply(write: Write): void {
@@ -95,7 +95,7 @@ export class ClusterState {
     return this.draining().filter(({ nodes }) => nodes.has(node));
   }
 
-  /** Whether someone else is the holder of the Lease, even if it has expired. */
+  /** Reports whether another client is the holder of the Lease, even if it has expired. */
   isForeign(node: string): boolean {
     const { holder: name = '' } = this.leases.get(node) ?? {};
     return name !== '' && name !== holder;
@@ -250,7 +250,7 @@ export function nodesOf({ nodeSelectorTerms }: NodeSelector): ReadonlySet<string
 
 export const isOfWorker = ({ user }: { user: string }) => user === workerAccount;
 
-/** What a pod is asked to leave by. */
+/** API by which a pod is asked to leave. */
 type RequestApi = 'evacuations' | 'evictionrequests';
 
 export function isRequestApi(resource: string | undefined): resource is RequestApi {

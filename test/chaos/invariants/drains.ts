@@ -10,7 +10,7 @@ export interface Ignorance {
 
 /** Requests that were decided before a cancel, and watches that have not delivered it yet, end within this time. */
 const graceMs = 3_000;
-/** After an ignorance, until a process has read what it missed. */
+/** Time after an ignorance within which a process has read what it missed. */
 const recoveryMs = 4_000;
 
 /** A maintenance drained a node from one write to another. */

@@ -23,9 +23,9 @@ interface Action {
 
 /** Whether the act may follow the loss of the Lease. */
 type Allowance =
-  /** It may not: the worker looks at the Lease before each such request. */
+  /** It may not: the worker checks the Lease before each such request. */
   | { kind: 'Nothing' }
-  /** The worker looks before several such requests, or at an informer: they may be in flight when the Lease is lost. */
+  /** The worker checks the Lease before several such requests, or by an informer: they may be in flight when the Lease is lost. */
   | { kind: 'InFlight' }
   /** "Running Evacuations continue" (docs/concepts/node-leases.md): a pod that was asked to leave before is removed. */
   | { kind: 'Asked'; podUid: string };
