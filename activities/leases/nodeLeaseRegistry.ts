@@ -106,7 +106,12 @@ export class NodeLeaseRegistry {
       : undefined;
   }
 
+  /**
+   * Returns the other client that holds the Lease, as the informer shows it. While that does not follow the apiserver, a Lease may have been released: the
+   * apiserver is asked, because a drain does not wait for nodes that others hold.
+   */
   #foreignHolder(node: string): string | undefined {
+    if (!this.#deps.cluster.leases.isFollowing) return undefined;
     return otherHolderOf(this.#newest(node), this.#deps.leases.holder, this.#now());
   }
 

@@ -16,6 +16,7 @@ import { pods } from '../../kit/builders.ts';
 import { silentLog, testCluster, type TestCluster } from '../../kit/cluster.ts';
 import { eventually, throughout } from '../../kit/eventually.ts';
 import { releaseSandbox, testSandbox } from '../../kit/sandbox.ts';
+import { withMembers } from '../../kit/withMembers.ts';
 
 let sandbox: Sandbox;
 let c: TestCluster;
@@ -509,6 +510,27 @@ describe('a process that was suspended, and resumes when the maintenance is comp
     expect((await c.node(node)).spec.unschedulable).toBeUndefined();
   });
 });
+
+test.each([
+  { isFollowing: false, then: 'is acquired: a drain would not wait for its node' },
+  { isFollowing: true, then: 'is awaited without a request' },
+])(
+  'a Lease that another client holds by an informer whose isFollowing is $isFollowing $then',
+  async ({ isFollowing }) => {
+    const node = await c.nodeNamed('n');
+    await c.leaseWritten(node, snapshots);
+    const before = c.cluster.leases.get(`${NODE_LEASE_NAMESPACE}/${node}`);
+    await c.leaseWritten(node, { holderIdentity: '', leaseDurationSeconds: 600 });
+    const shown = withMembers(c.cluster.leases, { get: () => before, isFollowing });
+    const cluster = { ...c.cluster, leases: shown };
+    const { kube } = c.cluster;
+    const leases = new NodeLeases({ kube, holder, leaseDurationSeconds: 900 });
+    const events = new EventRecorder({ kube, component: 'test', log: silentLog });
+    const registry = new NodeLeaseRegistry({ cluster, events, leases, resyncMs: defaultResyncMs });
+    expect(await registry.ensureHeld(node)).toBe(isFollowing ? 'held by snapshots' : undefined);
+    expect(await holderIdentityOf(node)).toBe(isFollowing ? '' : holder);
+  },
+);
 
 test('a Lease that others write at the same time is tried again: the drain would not wait for its node', async () => {
   const node = await c.nodeNamed('n');
