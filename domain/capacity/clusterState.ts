@@ -54,7 +54,7 @@ export class ClusterState {
   /** Pod UID -> the pod and its node. */
   readonly #placed = new Map<string, { pod: Pod; node: NodeState }>();
   readonly #counters = new Map<string, Counter>();
-  readonly #repulsions = new Map<string, Repulsion & { members: number }>();
+  readonly #repulsions = new Map<string, Repulsion>();
   readonly #journal: { pod: Pod; node: NodeState; wasAdded: boolean }[] = [];
 
   constructor({ nodes, pods, volumes = new Map() }: ClusterFacts) {
@@ -151,11 +151,9 @@ export class ClusterState {
         topologyKey: term.topologyKey,
         matches: (other: Pod) => termSelects(term, namespace, other, 'Likely'),
         counts: new Map<string, number>(),
-        members: 0,
       };
-      known.members += by;
       addTo(known.counts, domainOf(node.node, term.topologyKey), by);
-      if (known.members > 0) this.#repulsions.set(key, known);
+      if (known.counts.size > 0) this.#repulsions.set(key, known);
       else this.#repulsions.delete(key);
     }
   }

@@ -123,7 +123,7 @@ export function clockFindings(clocks: readonly ClockFacts[], local: number): Fin
     ? all
     : [
         ok(
-          `this host and ${numbered(clocks.length, 'client')} that ${clocks.length === 1 ? 'renews a Lease agrees' : 'renew Leases agree'} with the apiserver to ${toleratedSkewMs / 1_000} s`,
+          `this host and ${numbered(clocks.length, 'client')} that ${clocks.length === 1 ? 'renews a Lease' : 'renew Leases'} agree with the apiserver to ${toleratedSkewMs / 1_000} s`,
         ),
       ];
 }

@@ -60,9 +60,11 @@ const repels = (topologyKey: string, matchLabels: Record<string, string>) => ({
     },
   },
 });
-const attracts = (topologyKey: string, matchLabels: Record<string, string>) => ({
+const attracts = (topologyKey: string, ...terms: Record<string, string>[]) => ({
   affinity: {
-    podAffinity: { requiredDuringSchedulingIgnoredDuringExecution: [term(topologyKey, matchLabels)] },
+    podAffinity: {
+      requiredDuringSchedulingIgnoredDuringExecution: terms.map((labels) => term(topologyKey, labels)),
+    },
   },
 });
 const zoneKey = 'topology.kubernetes.io/zone';
@@ -334,6 +336,16 @@ export const schedulingCases: readonly SchedulingCase[] = [
     existing: [{ node: 'b', labels: { app: 'db' } }],
     pod: { labels: web, spec: attracts(zoneKey, { app: 'db' }) },
     fits: ['b', 'b2'],
+  },
+  {
+    when: 'InterPodAffinity: a pod is followed only if it matches all terms',
+    nodes: twoZones,
+    existing: [
+      { node: 'a', labels: { app: 'db' } },
+      { node: 'b', labels: { app: 'db', role: 'primary' } },
+    ],
+    pod: { labels: web, spec: attracts(zoneKey, { app: 'db' }, { role: 'primary' }) },
+    fits: ['b'],
   },
   {
     when: 'InterPodAffinity: nothing to follow',

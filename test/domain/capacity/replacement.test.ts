@@ -1,11 +1,27 @@
 import { describe, expect, test } from '@jest/globals';
 import {
+  deletedAt,
   isAboutToBeScheduled,
   needsPlace,
   withoutReplacement,
 } from '../../../domain/capacity/replacement.ts';
 import { capacityPod } from '../../kit/capacity.ts';
 import { daemonPod, mirrorPod, pod } from '../../kit/builders.ts';
+
+// The apiserver sets deletionTimestamp to the end of the grace period.
+test.each([
+  {
+    when: 'its grace period before it is to end',
+    deletionGracePeriodSeconds: 30,
+    want: '2026-01-01T00:00:30Z',
+  },
+  { when: 'when it is to end, without a grace period', want: '2026-01-01T00:01:00Z' },
+])('a terminating pod was deleted $when', ({ want, deletionGracePeriodSeconds }) => {
+  const deletionTimestamp = '2026-01-01T00:01:00Z';
+  const grace = deletionGracePeriodSeconds === undefined ? {} : { deletionGracePeriodSeconds };
+  expect(deletedAt(pod({ deletionTimestamp, ...grace }))).toBe(Date.parse(want));
+  expect(deletedAt(pod())).toBeUndefined();
+});
 
 describe('a pod that leaves needs another place', () => {
   const { metadata, ...rest } = capacityPod({ node: 'n1' });

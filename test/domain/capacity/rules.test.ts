@@ -43,6 +43,33 @@ describe('placements', () => {
     ]);
   });
 
+  test('after a pod has left may use its host ports, and not those of the pods that stay', () => {
+    const using = (port: number, node?: string) =>
+      capacityPod({
+        hostPorts: [{ port, protocol: 'TCP', ip: '0.0.0.0' }],
+        ...(node !== undefined && { node }),
+      });
+    const leaving = using(80, 'n1');
+    const cluster = new ClusterState({
+      nodes: [capacityNode('n1')],
+      pods: [using(22, 'n1'), leaving, using(443, 'n1')],
+    });
+    cluster.remove(leaving);
+    const free = [22, 80, 443].filter((port) => fittingNodes(using(port), cluster).length > 0);
+    expect(free).toEqual([80]);
+  });
+
+  test('after pods have left ignore their anti-affinity once the last of them is gone', () => {
+    const apart = { topologyKey: 'kubernetes.io/hostname', labelSelector: { matchLabels: { app: 'web' } } };
+    const [first, second] = [1, 2].map(() => capacityPod({ node: 'n1', podAntiAffinity: [apart] }));
+    const cluster = new ClusterState({ nodes: [capacityNode('n1')], pods: [first, second] as Pod[] });
+    const repels = () => fittingNodes(capacityPod({ labels: { app: 'web' } }), cluster).length === 0;
+    cluster.remove(first as Pod);
+    expect([repels(), cluster.hasRepulsions]).toEqual([true, true]);
+    cluster.remove(second as Pod);
+    expect([repels(), cluster.hasRepulsions]).toEqual([false, false]);
+  });
+
   test('that are undone leave the cluster as it was', () => {
     fc.assert(
       fc.property(drawnCluster, ({ nodes, pods, leaving }) => {

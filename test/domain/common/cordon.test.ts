@@ -12,11 +12,36 @@ const node = (unschedulable: boolean, manager?: string) => ({
   spec: { unschedulable },
 });
 
+const annotations = { 'f:metadata': { 'f:annotations': {} } };
+/** The maintenance and kubectl manage fields of the node; one of them has cordoned it. */
+const cordonedWithin = (ours: object, theirs: object) => ({
+  metadata: {
+    name: 'n',
+    managedFields: [
+      { manager: 'node-maintenance', fieldsV1: ours },
+      { manager: 'kubectl', fieldsV1: theirs },
+    ],
+  },
+  spec: { unschedulable: true },
+});
+
 describe('a node without a record', () => {
   test.each([
     { is: 'schedulable', of: node(false), before: false, ours: false },
     { is: 'cordoned by a maintenance', of: node(true, 'node-maintenance'), before: false, ours: true },
     { is: 'cordoned by kubectl', of: node(true, 'kubectl'), before: true, ours: false },
+    {
+      is: 'cordoned by kubectl, and annotated by a maintenance',
+      of: cordonedWithin(annotations, fields),
+      before: true,
+      ours: false,
+    },
+    {
+      is: 'cordoned by a maintenance, and annotated by kubectl',
+      of: cordonedWithin(fields, annotations),
+      before: false,
+      ours: true,
+    },
     { is: 'cordoned before anybody managed fields', of: node(true), before: true, ours: false },
     { is: 'schedulable again', of: node(false, 'node-maintenance'), before: false, ours: false },
   ])('that is $is was unschedulable before: $before', ({ of, before, ours }) => {
@@ -72,6 +97,13 @@ describe('a maintenance that completes', () => {
       of: node(true, 'kubectl-cordon'),
       hasCordoned: true,
       want: { kind: 'CordonedByAnother' },
+    },
+    {
+      when: 'uncordons a node whose cordon is its own, and that someone else has annotated since',
+      own: recorded(false),
+      of: cordonedWithin(fields, annotations),
+      hasCordoned: true,
+      want: { kind: 'Uncordon' },
     },
     {
       when: 'uncordons a node that kubectl cordoned when it was in Idle before',

@@ -2,7 +2,7 @@ import { describe, expect, test } from '@jest/globals';
 import fc from 'fast-check';
 import { code, plain } from '../../../domain/common/markdown.ts';
 import { escapeUnprintable } from '../../../api/text.ts';
-import { cut, joinedProblems, oneLine } from '../../../domain/common/text.ts';
+import { cut, hashed, joinedProblems, oneLine } from '../../../domain/common/text.ts';
 import { hostileTexts, interpretedMarkdown, unprintable } from '../../kit/hostileText.ts';
 import { anyText } from '../../kit/anyText.ts';
 
@@ -84,4 +84,13 @@ test('problems are joined to one line, which counts those that it does not conta
   expect(many.length).toBeLessThanOrEqual(2_000);
   expect(many).toMatch(/; and \d+ more problems$/);
   expect(joinedProblems(['a\u001b[2J'.repeat(1_000)])).not.toMatch(unprintable);
+});
+
+// Of the test vectors of FNV-1a, 32 bit.
+test.each([
+  { text: '', want: '811c9dc5' },
+  { text: 'a', want: 'e40c292c' },
+  { text: 'foobar', want: 'bf9cf968' },
+])('the hash of "$text" is $want', ({ text, want }) => {
+  expect(hashed(text)).toBe(want);
 });

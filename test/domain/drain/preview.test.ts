@@ -142,6 +142,16 @@ describe('a blocker of the drain', () => {
     expect(blocked).toBe(true);
   });
 
+  test.each([
+    { where: 'beside a pod of its tier that leaves', priority: 0 },
+    { where: 'in a tier before those that leave', priority: 2_000_000_000 },
+  ])('blocks the drain with one pod $where', ({ priority }) => {
+    const never = budget(0, { desiredHealthy: 3, currentHealthy: 3 });
+    const { tiers, blocked } = preview([webPod({ name: 'a' }), pod({ name: 'b', priority })], [never]);
+    expect(tiers.flatMap((tier) => tier.pods.map(isStuck))).toEqual([true, false]);
+    expect(blocked).toBe(true);
+  });
+
   test('is not a budget for pods that are not evicted, that terminate, or that are not ready while enough others are', () => {
     const never = budget(0, { desiredHealthy: 3, currentHealthy: 3 });
     const unguarded = [
@@ -230,6 +240,14 @@ describe('a blocker of the drain', () => {
     ])('also of $of, which they leave to the eviction API', ({ one, ...differs }) => {
       expect(previewOf(one, 'automatic', differs)).toEqual({ blocked: true, evacuators: [], notes: [] });
       expect(previewOf(one, undefined, differs).notes).toEqual([]);
+    });
+
+    test.each([
+      { of: 'has ended', one: webPod({ phase: 'Succeeded', ready: false }) },
+      { of: 'terminates', one: webPod({ deletionTimestamp: '2026-01-01T12:00:00Z' }) },
+    ])('but not of a pod that $of, which nobody has to replace first', ({ one }) => {
+      expect(previewOf(one, 'automatic')).toEqual({ blocked: false, evacuators: [], notes: [] });
+      expect(previewOf(one, undefined).notes).toEqual([]);
     });
 
     test('but not of a pod with an evacuator of its owner, which they leave alone', () => {

@@ -238,6 +238,28 @@ describe('Several EvictionRequests for a pod', () => {
     });
   });
 
+  test('are named in a status that says which generation of the Eviction was observed', () => {
+    const world = new World();
+    world.requested('example.com/a');
+    world.settled();
+    expect(world.status.observedGeneration).toBe(1);
+    const regenerated = (generation: number | undefined) => {
+      world.evictions = world.evictions.map((one) => {
+        const { generation: _before, ...metadata } = one.metadata;
+        return { ...one, metadata: { ...metadata, ...(generation !== undefined && { generation }) } };
+      });
+      world.settled();
+    };
+    // Without a generation it is the first one.
+    regenerated(undefined);
+    expect(world.status.observedGeneration).toBe(1);
+    regenerated(2);
+    expect(world.status.observedGeneration).toBe(2);
+    // What was observed stays observed.
+    regenerated(1);
+    expect(world.status.observedGeneration).toBe(2);
+  });
+
   test('that come later become owners, too', () => {
     const world = new World();
     world.requested('example.com/a');

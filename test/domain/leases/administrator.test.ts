@@ -184,6 +184,7 @@ test.each([
   { reason: 'bad disk', want: undefined },
   { reason: ' ', want: 'required; describe why you hold the node' },
   { reason: 'a\nb', want: 'expected one line of text' },
+  { reason: 'x'.repeat(200), want: undefined },
   { reason: 'x'.repeat(201), want: 'expected at most 200 characters (got 201)' },
 ])('the problem of the reason "$reason" is: $want', ({ reason, want }) => {
   expect(reasonProblem(reason)).toBe(want);

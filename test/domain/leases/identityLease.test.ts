@@ -6,6 +6,7 @@ import {
   isExpired,
   isTakenOver,
   processOf,
+  renewIntervalSecondsOf,
   startIdOf,
   temporalIdentity,
 } from '../../../domain/leases/identityLease.ts';
@@ -101,6 +102,19 @@ describe('an identity Lease may be collected', () => {
   ])('when $when: $may', ({ renewTime, created, missed, may }) => {
     expect(isCollectable(lease({ renewTime }, created), { now, unchangedForMs: missed * 10_000 })).toBe(may);
   });
+});
+
+test.each([
+  { says: '60', want: 60 },
+  { says: '3600', want: 3_600 },
+  { says: '3601', want: 10 },
+  { says: '0', want: 10 },
+  { says: 'often', want: 10 },
+  { says: undefined, want: 10 },
+])('a Lease that says $says is renewed every $want seconds', ({ says, want }) => {
+  const { metadata, spec } = lease({});
+  const annotations = says === undefined ? {} : { 'nodemaintenance.k8s.io/renew-interval-seconds': says };
+  expect(renewIntervalSecondsOf({ metadata: { ...metadata, annotations }, spec })).toBe(want);
 });
 
 test.each([

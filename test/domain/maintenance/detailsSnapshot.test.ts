@@ -148,7 +148,7 @@ describe('a details snapshot', () => {
   test('sorts nodes with blocked pods first, then nodes with pods left, then by name', () => {
     const snapshot = detailsSnapshotAt(
       maintenance({
-        nodeStatuses: [nodeStatus('a', 0, 4), nodeStatus('b', 2), nodeStatus('c', 1), nodeStatus('d', 0)],
+        nodeStatuses: [nodeStatus('a', 0, 4), nodeStatus('b', 1), nodeStatus('c', 2), nodeStatus('d', 0)],
         podsBlocked: 1,
         blockedPods: [blocked('db', 'c', 'DisruptionBudget')],
       }),

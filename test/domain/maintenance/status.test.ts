@@ -334,6 +334,8 @@ describe('the deadline of a drain', () => {
     const later = after(drained, 1, '2026-01-01T14:00:00Z');
     expect(exceeded(later)).toBeUndefined();
     expect(later.drainDeadline).toMatchObject({ drainedAt: '2026-01-01T12:30:00Z' });
+    for (const { conditions } of [drained, later])
+      expect(conditions.map(({ type }) => type)).toContain('Drained');
   });
 });
 

@@ -264,6 +264,26 @@ describe('the summary of a maintenance', () => {
       differs: { nodes: moving, evacuations: expected(startTime) },
       estimate: { seconds: 40, basis: 'AverageRate' },
     },
+    {
+      when: 'no pod has left for a minute, and an evacuator expects to need longer',
+      of: maintenance(),
+      differs: {
+        drainRate: { pods: 0, ms: 60_000 },
+        nodes: moving,
+        evacuations: expected('2026-01-01T12:01:01Z'),
+      },
+      estimate: { seconds: 1, basis: 'Evacuator' },
+    },
+    {
+      when: 'no pod has left for a minute, and an evacuator expected to have finished now',
+      of: maintenance(),
+      differs: {
+        drainRate: { pods: 0, ms: 60_000 },
+        nodes: moving,
+        evacuations: expected('2026-01-01T12:01:00Z'),
+      },
+      estimate: { basis: 'Stalled' },
+    },
   ])('has an estimate when $when', ({ of, differs, estimate }) => {
     const { estimate: actual } = summaryOf(inputOf(of, differs));
     if (estimate === undefined) expect(actual).toBeUndefined();
@@ -317,6 +337,36 @@ test('a pod with an EvictionRequest is leaving, with its responder, and with the
   const withdrawn = { ...request, spec: { ...request.spec, intent: 'Withdrawn' as const } };
   const requests = new Map([['u', { request: withdrawn, eviction }]]);
   expect(summaryOf(inputOf(of, { nodes: [node({ pods: [one] })], requests })).nodes[0]?.leaving).toEqual([]);
+});
+
+describe('the summary says why a maintenance does not progress', () => {
+  const fromObject = { reason: 'TemporalUnavailable', message: 'TemporalUnavailable.', since: startTime };
+  const noWorker = { reason: 'NoWorker', since: now.toISOString() };
+  test.each<{ when: string; of?: Overrides; leaderlessSince?: Date; want: object | undefined }>([
+    { when: 'not if it does', want: undefined },
+    { when: 'as its condition does', of: { conditions: [notProgressing] }, want: fromObject },
+    {
+      when: 'if no worker runs, whatever its condition says',
+      of: { conditions: [notProgressing] },
+      leaderlessSince: now,
+      want: noWorker,
+    },
+    {
+      when: 'while it uncordons its nodes',
+      of: { stage: 'Complete', conditions: [notProgressing] },
+      want: fromObject,
+    },
+    {
+      when: 'not after it has completed',
+      of: { stage: 'Complete', finalizers: [], conditions: [notProgressing] },
+      leaderlessSince: now,
+      want: undefined,
+    },
+  ])('$when', ({ of, leaderlessSince, want }) => {
+    const { notProgressing: actual } = summaryOf(inputOf(maintenance(of), { leaderlessSince }));
+    if (want === undefined) expect(actual).toBeUndefined();
+    else expect(actual).toMatchObject(want);
+  });
 });
 
 test('a drain that nobody serves says what follows, until it is drained', () => {

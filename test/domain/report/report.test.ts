@@ -291,6 +291,18 @@ describe('the report of a maintenance', () => {
     });
   });
 
+  test('shows when it was paused: until it was resumed, or until now', () => {
+    const changed = (from: number, paused: boolean) =>
+      result(from, 'drain', { kind: 'PauseChanged', paused });
+    const steps = [changed(20, true), changed(30, false), changed(50, true)];
+    const { closedAtMs: _none, ...running } = runOf([drainSteps[0] as RecordedStep, ...steps]);
+    const rows = timelineOf(maintenanceReport(record({ runs: [running] })), 'Stages')?.rows ?? [];
+    expect(rows.map(({ name, bars }) => [name, ...bars.map(seconds)])).toEqual([
+      ['Drain', [0, 500]],
+      ['paused', [20, 30], [50, 500]],
+    ]);
+  });
+
   test('without Temporal is made from the object and its Events', () => {
     const maintenance = {
       metadata: {
@@ -439,6 +451,31 @@ describe('the report of a window', () => {
       ['Drained', 20, 40],
       ['Returning', 40, 50],
     ]);
+  });
+
+  describe('says of the window', () => {
+    const active = { workflowId: 'w', runId: 'r', start: time(0), end: time(60), nodes: [] };
+    const progress = { revision: 'r', nodes: 2, done: 1 };
+    const done = ': 1 of 2 nodes done in its newest revision';
+    const scheduled = { type: 'Scheduled', status: 'True', reason: 'Scheduled', message: '' };
+    const invalid = { type: 'Valid', status: 'False', reason: 'Invalid', message: 'No.' };
+    test.each<{ state: string; status: object | undefined; runs?: RecordedRun[]; seconds?: number }>([
+      { state: 'deleted', status: undefined },
+      { state: 'open', status: { active }, seconds: 30 },
+      { state: `open${done}`, status: { active, progress }, seconds: 30 },
+      { state: `ended, nodes in progress${done}`, status: { active, progress }, seconds: 60 },
+      { state: `closed${done}`, status: { progress } },
+      { state: 'not opened yet', status: { conditions: [scheduled] }, runs: [] },
+      { state: 'not scheduled', status: { conditions: [invalid] }, runs: [] },
+    ])('$state', ({ state, status, runs = [windowRun], seconds: now = 500 }) => {
+      const window = status && {
+        metadata: { name: 'os-patch', uid: 'w', creationTimestamp: time(-100) },
+        spec: { template: {}, schedule: { timeZone: 'UTC' }, rollout: { maxUnavailable: 1 } },
+        status: { conditions: [], ...status },
+      };
+      const given = { runs, nowMs: at(now), window: window as unknown as WindowRecord['window'] };
+      expect(windowReport(windowRecord(given)).state).toBe(state);
+    });
   });
 
   test('is about its newest opening', () => {

@@ -198,6 +198,21 @@ describe('an Evacuation', () => {
     expect(planned({ evacuations: [evacuation({ finalizers }, status)] })).toEqual([`Evacuation e: ${verb}`]);
   });
 
+  test.each([
+    {
+      by: 'others',
+      finalizers: ['evacuation.coordination.k8s.io/instigator_b'],
+      why: 'requested by others: evacuation.coordination.k8s.io/instigator_b',
+    },
+    { by: 'a user', finalizers: [], why: 'a user has requested it' },
+  ])('that was requested by $by stays, and the reason says so', ({ finalizers, why }) => {
+    const found = facts({ evacuations: [evacuation({ finalizers })] });
+    expect(planUninstall(found, plain)).toMatchObject([{ verb: 'keep', reason: why }]);
+    expect(planUninstall(found, whole)).toMatchObject([
+      { verb: 'left', reason: `${why}; delete it, and run the command again for the CRDs` },
+    ]);
+  });
+
   test('is followed by an EvictionRequest of node maintenance, which is deleted', () => {
     const evictionRequests = [{ metadata: meta('r'), spec: {} }];
     expect(planned({ evictionRequests })).toEqual(['EvictionRequest r: delete']);

@@ -227,6 +227,15 @@ describe('recorded requests', () => {
   });
 });
 
+test('an opening that nobody has asked for anything is not approved, not paused and not cancelled', () => {
+  for (const opening of [{}, openingOf({})]) {
+    expect(isRequestRecorded(opening, Approve)).toBe(false);
+    expect(isRequestRecorded(opening, Approve, ['n1'])).toBe(false);
+    expect(isRequestRecorded(opening, Resume)).toBe(true);
+    expect(isRequestRecorded(opening, Cancel)).toBe(false);
+  }
+});
+
 describe('the requests that a workflow knows', () => {
   test('are those of the object, once it has taken them over', () => {
     fc.assert(
