@@ -7,7 +7,6 @@ import { UnreliableNetwork } from '../kube/unreliableNetwork.ts';
 import { FakeClock } from './fakeClock.ts';
 import type { ApiserverFault, TemporalFault } from './fault.ts';
 import type { EvictionApi } from './scenario.ts';
-import { TruncatingRelay } from './truncatingRelay.ts';
 import { UnreliableApiserver } from './unreliableApiserver.ts';
 
 const delayMs = 500;
@@ -28,8 +27,6 @@ export class WorkerSlot {
   readonly #evictionApi: EvictionApi;
   readonly #apiserver: Awaited<ReturnType<typeof UnreliableApiserver.before>>;
   readonly #temporal: Awaited<ReturnType<typeof UnreliableNetwork.beforePort>>;
-  /** Between the worker and the network to Temporal. */
-  readonly #relay: Awaited<ReturnType<typeof TruncatingRelay.beforePort>>;
   readonly #clock: FakeClock;
   readonly #nodeOptions: string;
   #worker: WorkerProcess | undefined;
@@ -40,17 +37,15 @@ export class WorkerSlot {
     this.#evictionApi = evictionApi;
     this.#apiserver = parts.apiserver;
     this.#temporal = parts.temporal;
-    this.#relay = parts.relay;
     this.#clock = parts.clock;
     this.#nodeOptions = parts.nodeOptions;
   }
 
   static async create(sandbox: Sandbox, evictionApi: EvictionApi, nodeOptions = ''): Promise<WorkerSlot> {
     const apiserver = await UnreliableApiserver.before(sandbox.workerKubeconfig);
-    const temporal = await UnreliableNetwork.beforePort(portOf(sandbox.temporalAddress));
-    const relay = await TruncatingRelay.beforePort(portOf(temporal.address));
+    const temporal = await UnreliableNetwork.beforePort(Number(sandbox.temporalAddress.split(':')[1]));
     const clock = new FakeClock(join(sandbox.dir, `clock-${crypto.randomUUID()}`));
-    return new WorkerSlot(sandbox, evictionApi, { apiserver, temporal, relay, clock, nodeOptions });
+    return new WorkerSlot(sandbox, evictionApi, { apiserver, temporal, clock, nodeOptions });
   }
 
   /** The process of the worker that was started last. */
@@ -70,7 +65,7 @@ export class WorkerSlot {
 
   #launch(): WorkerProcess {
     const sandbox = this.#sandbox;
-    const temporalAddress = this.#relay.address;
+    const temporalAddress = this.#temporal.address;
     const worker = startWorker(
       { ...sandbox, workerKubeconfig: this.#apiserver.kubeconfig, temporalAddress },
       {
@@ -150,14 +145,13 @@ export class WorkerSlot {
       Cut: () => network.cut(),
       Delay: () => network.late(delayMs),
       Freeze: () => network.freeze(),
-      Truncate: () => this.#relay.relay.begin(),
+      Truncate: () => network.truncate(),
     };
     faults[fault]();
   }
 
   endNetworkFaults(): void {
     this.#apiserver.apiserver.end();
-    this.#relay.relay.end();
     const { network } = this.#temporal;
     network.up();
     network.late(0);
@@ -179,7 +173,6 @@ export class WorkerSlot {
   async close(): Promise<void> {
     await this.stop();
     await this.#apiserver.close();
-    await this.#relay.close();
     await this.#temporal.close();
   }
 }
@@ -187,13 +180,8 @@ export class WorkerSlot {
 interface Parts {
   apiserver: Awaited<ReturnType<typeof UnreliableApiserver.before>>;
   temporal: Awaited<ReturnType<typeof UnreliableNetwork.beforePort>>;
-  relay: Awaited<ReturnType<typeof TruncatingRelay.beforePort>>;
   clock: FakeClock;
   nodeOptions: string;
-}
-
-function portOf(address: string): number {
-  return Number(address.split(':')[1]);
 }
 
 /** Ends a process as a rollout does; after its grace period, by force. */

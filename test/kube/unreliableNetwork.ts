@@ -1,14 +1,16 @@
+import { randomInt } from 'node:crypto';
 import { createServer, connect as dial, type Server, type Socket } from 'node:net';
 import { Transform } from 'node:stream';
 import { changedKubeconfig, serverPortOf } from './fixtures.ts';
 
-/** A TCP relay in front of a real server whose connections can be closed, rejected, delayed or frozen. */
+/** A TCP relay in front of a real server whose connections can be closed, rejected, delayed, frozen or truncated. */
 export class UnreliableNetwork {
   readonly #targetPort: number;
   readonly #server: Server;
   readonly #links = new Set<{ near: Socket; far: Socket }>();
   #mode: 'Relay' | 'Refuse' | 'Swallow' = 'Relay';
   #lateMs = 0;
+  #isTruncating = false;
   mostConnections = 0;
 
   private constructor(targetPort: number) {
@@ -57,8 +59,14 @@ export class UnreliableNetwork {
     this.#mode = 'Swallow';
   }
 
+  /** From now on the next part of each response is its last one, and ends anywhere. */
+  truncate(): void {
+    this.#isTruncating = true;
+  }
+
   up(): void {
     this.#mode = 'Relay';
+    this.#isTruncating = false;
   }
 
   /** Forwards requests immediately, and delays each part of a response. */
@@ -94,7 +102,8 @@ export class UnreliableNetwork {
     if (this.#mode === 'Swallow') return;
     near.pipe(far);
     const transform = (part: Buffer, _: string, done: (error: null, part: Buffer) => void) => {
-      if (this.#lateMs === 0) done(null, part);
+      if (this.#isTruncating) near.write(part.subarray(0, randomInt(part.length)), () => near.destroy());
+      else if (this.#lateMs === 0) done(null, part);
       else setTimeout(done, this.#lateMs, null, part);
     };
     far.pipe(new Transform({ transform })).pipe(near);

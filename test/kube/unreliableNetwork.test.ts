@@ -2,24 +2,23 @@ import { once } from 'node:events';
 import { type AddressInfo, connect, createServer, type Server } from 'node:net';
 import { buffer } from 'node:stream/consumers';
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
-import { TruncatingRelay } from './truncatingRelay.ts';
+import { UnreliableNetwork } from './unreliableNetwork.ts';
 
 const answer = 'a'.repeat(1_000);
 
 let server: Server;
-let proxy: Awaited<ReturnType<typeof TruncatingRelay.beforePort>>;
+let proxy: Awaited<ReturnType<typeof UnreliableNetwork.beforePort>>;
 
 beforeAll(async () => {
-  // Answers each request, but resets the connection when the request is `reset`.
+  // Answers each request, but not `wait`.
   server = createServer((socket) => {
     socket.on('error', () => undefined);
     socket.on('data', (request) => {
-      if (request.toString() === 'reset') socket.resetAndDestroy();
-      else socket.end(answer);
+      if (request.toString() !== 'wait') socket.end(answer);
     });
   }).listen(0, '127.0.0.1');
   await once(server, 'listening');
-  proxy = await TruncatingRelay.beforePort((server.address() as AddressInfo).port);
+  proxy = await UnreliableNetwork.beforePort((server.address() as AddressInfo).port);
 });
 afterAll(async () => {
   await proxy?.close();
@@ -36,21 +35,24 @@ async function received(): Promise<string> {
   return (await buffer(socket)).toString();
 }
 
-describe('a relay that truncates', () => {
+describe('an unreliable network', () => {
   test('forwards whole answers', async () => expect(await received()).toBe(answer));
 
   test('ends answers anywhere, and forwards whole ones again', async () => {
-    proxy.relay.begin();
+    proxy.network.truncate();
     const parts = await Promise.all(Array.from({ length: 20 }, received));
     for (const part of parts) expect(answer.startsWith(part) && part.length < answer.length).toBe(true);
     expect(new Set(parts.map(({ length }) => length)).size).toBeGreaterThan(1);
-    proxy.relay.end();
+    proxy.network.up();
     expect(await received()).toBe(answer);
   });
 
-  test('resets a connection that is reset behind it', async () => {
+  test('resets the connections that it cuts', async () => {
+    const connected = once(server, 'connection');
     const socket = dialled();
-    socket.write('reset');
+    socket.write('wait');
+    await connected;
+    proxy.network.cut();
     const [error] = (await once(socket, 'error')) as [NodeJS.ErrnoException];
     expect(error.code).toBe('ECONNRESET');
   });
