@@ -17,8 +17,9 @@ import { jestOptions, root, toolEnvironment } from './tools.ts';
  * `npm test [-- <arguments of jest>]` runs tests in shards side by side, because most of a test's time is waiting.
  * A shard is a process of Jest with a sandbox: it takes the longest file that is left, as soon as it is free. Nothing
  * keeps running, however the run ends.
- * Without arguments it leaves out the files `*.slow.test.ts`, which take longer than all others together. `npm run test:all` runs them,
- * too, and also fails if deploy/ grants a permission to the worker that none of its processes used. Of its files, a few that fail are run again.
+ * Without arguments it leaves out the files `*.slow.test.ts`, which take longer than all others together, and `*.long.test.ts`. `npm run test:all` runs
+ * the slow ones, too, and also fails if deploy/ grants a permission to the worker that none of its processes used. Of its files, a few that fail are run
+ * again. `npm run test:long` runs the long ones.
  * NM_TEST_KUBERNETES runs them with another version of Kubernetes, such as 1.34.
  * The last line is `<n> passed, <n> failed`, as counted by Jest, and `, <n> skipped` if this machine lacks what tests need (test/kit/requirements.ts). A
  * file that could not be run counts as one failed test; so does, once, a problem of the run as a whole.
@@ -88,7 +89,8 @@ const selfSufficient = new RegExp(
 /** Runs every file: only that uses every permission. */
 const wholeOption = '--all';
 /** Options of Jest. */
-const withoutSlow = ['--testPathIgnorePatterns', String.raw`\.slow\.test\.ts$`];
+const withoutSlow = ['--testPathIgnorePatterns', String.raw`\.(?:slow|long)\.test\.ts$`];
+const withoutLong = ['--testPathIgnorePatterns', String.raw`\.long\.test\.ts$`];
 
 /** Maximum number of files that are run again: if more fail in a whole run, none is. */
 const maxRepeatedFiles = 6;
@@ -133,7 +135,7 @@ function scheduleAsBatch(): void {
 async function main(given: readonly string[]): Promise<number> {
   scheduleAsBatch();
   const isWhole = given.includes(wholeOption);
-  const args = given.length === 0 ? withoutSlow : given.filter((arg) => arg !== wholeOption);
+  const args = argumentsOfJest(given);
   const stop = interruption();
   const run = await makeRun({ isWhole });
   const problems: string[] = [];
@@ -157,6 +159,12 @@ async function main(given: readonly string[]): Promise<number> {
   if (leftovers.length > 0 && !stop.aborted)
     problems.push(`Tests left these running, which are stopped now: ${leftovers.join(', ')}`);
   return conclude(result, problems);
+}
+
+function argumentsOfJest(given: readonly string[]): string[] {
+  if (given.length === 0) return withoutSlow;
+  if (!given.includes(wholeOption)) return [...given];
+  return [...given.filter((arg) => arg !== wholeOption), ...withoutLong];
 }
 
 /** Aborts on Ctrl-C and its relatives, which do not end the process: everything is stopped first. */

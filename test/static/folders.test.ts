@@ -45,7 +45,7 @@ test('the folders that mirror none exist, and have no counterpart', () => {
 
 test('a test with the name of a source is in the folder that mirrors its folder', () => {
   const misplaced = files.flatMap((file) => {
-    const source = basename(file).replace(/(\.slow)?\.test\.ts$/, '.ts');
+    const source = basename(file).replace(/(\.slow|\.long)?\.test\.ts$/, '.ts');
     const sources = globSync(join(dirname(file), '**', source), { cwd: root, exclude: ['**/node_modules'] });
     return sources.length === 0 || sources.includes(join(dirname(file), source))
       ? []
