@@ -13,7 +13,7 @@ import {
   nodesToAuthorize,
   type Proposal,
   storageProblem,
-  type Surroundings,
+  type AdmissionContext,
 } from '../domain/admission/maintenance.ts';
 import { nodeOfAgent } from '../domain/common/requester.ts';
 import { selectorText } from '../domain/common/labelSelector.ts';
@@ -85,14 +85,14 @@ export function specReviewer(
   return async (request, signal) => {
     const proposal = proposalOf(request);
     if (proposal === undefined) return { kind: 'Allowed' };
-    const surroundings = { nodes: nodes.list(), maintenances: maintenances.list() };
-    const problem = deadlineProblem(proposal, view.kube.now()) ?? storageProblem(proposal, surroundings);
+    const context = { nodes: nodes.list(), maintenances: maintenances.list() };
+    const problem = deadlineProblem(proposal, view.kube.now()) ?? storageProblem(proposal, context);
     if (problem !== undefined) return { kind: 'Denied', reason: 'Invalid', message: problem };
     const [budgets, shortage] = await Promise.all([
       holdsNodes(proposal.spec.stage) ? budgetsIn(view, signal) : undefined,
-      capacity.of(proposal.spec, surroundings.nodes),
+      capacity.of(proposal.spec, context.nodes),
     ]);
-    const warnings = admissionWarnings(proposal, { ...surroundings, ...budgets });
+    const warnings = admissionWarnings(proposal, { ...context, ...budgets });
     return { kind: 'Allowed', warnings: shortage === undefined ? warnings : [...warnings, shortage] };
   };
 }
@@ -101,7 +101,7 @@ export function specReviewer(
 async function budgetsIn(
   { kube, maintenances }: AdmissionView,
   signal: AbortSignal,
-): Promise<Pick<Surroundings, 'budgets' | 'reservations'> | undefined> {
+): Promise<Pick<AdmissionContext, 'budgets' | 'reservations'> | undefined> {
   const list = await kube.list(resources.nodeDisruptionBudgets, { signal }).catch(() => undefined);
   if (list === undefined) return undefined;
   const reserving = { maintenances: windowMaintenancesIn(maintenances.list()), nowMs: kube.now().getTime() };

@@ -92,7 +92,7 @@ export const conditionReasons = {
           status: ['False'],
           meaning: 'Pods are Pending and would fit on nodes that the maintenance has cordoned.',
         },
-        VolumesUnread: {
+        VolumesUnknown: {
           status: ['False'],
           meaning: 'Pods wait until the volumes that their claims are bound to are read.',
         },

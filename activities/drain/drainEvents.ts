@@ -34,7 +34,7 @@ export class DrainEvents {
     const { status, reason, message } = capacityCondition(facts);
     if (status === 'False' && !facts.waits && reason !== CapacityReason.Deadlock) return;
     // Seconds at most.
-    if (reason === CapacityReason.VolumesUnread || (status === 'True' && !facts.isComplete)) return;
+    if (reason === CapacityReason.VolumesUnknown || (status === 'True' && !facts.isComplete)) return;
     const isDeadlock = reason === CapacityReason.Deadlock;
     const fact = status === 'True' ? undefined : isDeadlock ? message : reason;
     if (fact === this.#capacity) return;

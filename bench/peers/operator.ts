@@ -4,7 +4,7 @@ import type { DrainRequest } from '../target.ts';
 import type { OperatorName } from '../targetNames.ts';
 
 /** Where the process of an operator finds what it needs outside a cluster. */
-export interface Surroundings {
+export interface PeerEnvironment {
   /** An empty directory, which is also its directory for temporary files. */
   dir: string;
   /** A free port of 127.0.0.1, for /readyz. */
@@ -19,7 +19,7 @@ export interface Operator<T extends KubeObject = KubeObject> {
   /** Differences from its own deployment, for the report. */
   readonly changes: readonly string[];
   /** Writes the files that it needs, and returns its arguments. */
-  prepare(surroundings: Surroundings): Promise<string[]>;
+  prepare(environment: PeerEnvironment): Promise<string[]>;
   /** Returns the objects that request the drain. */
   objectsOf(request: Pick<DrainRequest, 'nodes' | 'maintenances'>, prefix: string): T[];
   /** Reports whether it says of all nodes that they are drained. */

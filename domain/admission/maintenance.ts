@@ -18,7 +18,7 @@ export interface Proposal {
 }
 
 /** The state of the cluster that a proposal is checked against. */
-export interface Surroundings {
+export interface AdmissionContext {
   nodes: readonly (SelectableNode & Partial<Pick<Node, 'spec'>>)[];
   maintenances: readonly Pick<NodeMaintenance, 'metadata' | 'spec' | 'status'>[];
   /** None if they could not be read. */
@@ -27,7 +27,7 @@ export interface Surroundings {
   reservations?: readonly NodeReservation[] | undefined;
 }
 
-interface RuleInput extends Proposal, Surroundings {
+interface RuleInput extends Proposal, AdmissionContext {
   selected: readonly SelectableNode[];
 }
 
@@ -44,11 +44,11 @@ const warningRules: readonly Rule[] = [
 ];
 
 /** "The warning is non-blocking and such NodeMaintenance is still valid and can proceed" (KEP-4212 > NodeMaintenance Admission). */
-export function admissionWarnings(proposal: Proposal, surroundings: Surroundings): string[] {
+export function admissionWarnings(proposal: Proposal, context: AdmissionContext): string[] {
   const { spec, before } = proposal;
   if (spec.stage === 'Complete') return [];
   if (spec.stage === before?.stage && !changesSelector(proposal)) return [];
-  const input = ruleInput(proposal, surroundings);
+  const input = ruleInput(proposal, context);
   return warningRules.flatMap((rule) => rule(input) ?? []);
 }
 
@@ -61,10 +61,10 @@ export function deadlineProblem({ spec, before }: Proposal, now: Date): string |
 }
 
 /** Returns why the status of a maintenance could not be stored, or undefined. */
-export function storageProblem(proposal: Proposal, surroundings: Surroundings): string | undefined {
+export function storageProblem(proposal: Proposal, context: AdmissionContext): string | undefined {
   const { spec, before } = proposal;
   if (spec.stage === 'Complete' || (before !== undefined && !changesSelector(proposal))) return undefined;
-  const nodes = ruleInput(proposal, surroundings).selected.length;
+  const nodes = ruleInput(proposal, context).selected.length;
   const plan = completeDrainPlan(spec.drainPlan);
   const targets = desiredTargetsAt(plan, plan.length - 1);
   const bytes = nodes * (JSON.stringify(targets).length + bytesWithoutTargets);
@@ -136,9 +136,9 @@ function denialText({ user, nodes, unchecked }: Denial): string {
   return `spec.nodeSelector: user "${user}" may not delete ${nodes.length === 1 ? 'node' : 'nodes'} ${quoted(nodes)}${others}: maintaining a node requires permission to delete it`;
 }
 
-function ruleInput(proposal: Proposal, surroundings: Surroundings): RuleInput {
-  const selected = surroundings.nodes.filter((node) => selectsNode(proposal.spec.nodeSelector, node));
-  return { ...proposal, ...surroundings, selected };
+function ruleInput(proposal: Proposal, context: AdmissionContext): RuleInput {
+  const selected = context.nodes.filter((node) => selectsNode(proposal.spec.nodeSelector, node));
+  return { ...proposal, ...context, selected };
 }
 
 function selectsTooMuch({ nodes, selected }: RuleInput): string | undefined {

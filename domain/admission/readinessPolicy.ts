@@ -12,18 +12,18 @@ import {
 import { describeWholeSelection } from './maintenance.ts';
 
 /** The state of the cluster that a proposed policy is checked against. */
-export interface PolicySurroundings extends Omit<GateWorkloads, 'selected'> {
+export interface PolicyContext extends Omit<GateWorkloads, 'selected'> {
   nodes: readonly SelectableNode[];
 }
 
 /** Returns warnings that start with the field. The conditions of the policy report the same problems, and more, a second later. */
 export function policyWarnings(
   { nodeSelector, readinessGates }: NodeReadinessPolicy['spec'],
-  surroundings: PolicySurroundings,
+  context: PolicyContext,
 ): string[] {
-  const { nodes } = surroundings;
+  const { nodes } = context;
   const selectedNodes = nodes.filter((node) => selectsNode(nodeSelector, node));
-  const known = { ...surroundings, selected: new Set(selectedNodes.map(({ metadata }) => metadata.name)) };
+  const known = { ...context, selected: new Set(selectedNodes.map(({ metadata }) => metadata.name)) };
   const whole = describeWholeSelection(nodes, selectedNodes);
   const selectorWarnings =
     whole !== undefined && readinessGates.some((gate) => gate.blocksReadiness)

@@ -20,7 +20,7 @@ export const CapacityReason = {
   /** Pods wait because free capacity is allocated to another maintenance first. */
   WaitingForMaintenance: 'WaitingForMaintenance',
   /** It is not known yet which volumes the claims of pods are bound to. */
-  VolumesUnread: 'VolumesUnread',
+  VolumesUnknown: 'VolumesUnknown',
   /** Pods are Pending, and would fit on nodes of the maintenance. */
   PodsPending: 'PodsPending',
   /** Pods are Pending because of cordoned nodes, and the budget that blocks the drains waits for these pods. */
@@ -77,7 +77,7 @@ export function capacityCondition(facts: CapacityFacts): ConditionFacts {
   if (unplaced.length > 0 && servedFirst.length > 0)
     return unavailable(CapacityReason.WaitingForMaintenance, servedFirstMessage(facts));
   if (unplaced.length > 0) return unavailable(CapacityReason.PodsDoNotFit, unplacedMessage(facts));
-  if (unread.length > 0) return unavailable(CapacityReason.VolumesUnread, unreadMessage(unread));
+  if (unread.length > 0) return unavailable(CapacityReason.VolumesUnknown, unreadMessage(unread));
   if (stranded.length > 0) return unavailable(CapacityReason.PodsPending, strandedMessage(stranded));
   const message = 'All pods that are left fit on other nodes.';
   return { type: CAPACITY_AVAILABLE, status: 'True', reason: CapacityReason.PodsFit, message };

@@ -208,8 +208,8 @@ export const metricDefinitions = {
     help: 'Failures to renew the identity Lease of this process, or to delete expired ones.',
     labels: [],
   },
-  informersFollowing: {
-    name: 'node_maintenance_informers_following',
+  watchesConnected: {
+    name: 'node_maintenance_watches_connected',
     type: 'gauge',
     help: 'Whether the watches of nodes, pods, maintenances and Evacuations are connected (1). While they are not (0), drains ask no pod to leave.',
     labels: [],

@@ -95,7 +95,7 @@ export function createMetrics(): Metrics {
       observeStalledRuns(registry, cluster);
       observeLeases(registry, cluster);
       observeWindows(registry, cluster);
-      registerGauge(registry, metricDefinitions.informersFollowing, (gauge) =>
+      registerGauge(registry, metricDefinitions.watchesConnected, (gauge) =>
         gauge.set(cluster.isFollowing() ? 1 : 0),
       );
     },

@@ -8,7 +8,7 @@ import {
   nodesToAuthorize,
   type Proposal,
   storageProblem,
-  type Surroundings,
+  type AdmissionContext,
 } from '../../../domain/admission/maintenance.ts';
 import { labelled, pods } from '../../kit/builders.ts';
 
@@ -30,7 +30,7 @@ const spec = (nodeSelector: NodeSelector, stage: NodeMaintenanceStage = 'Drain')
 });
 
 const controlPlane = { 'node-role.kubernetes.io/control-plane': '' };
-const cluster: Surroundings = {
+const cluster: AdmissionContext = {
   nodes: [
     node('c1', controlPlane),
     node('c2', controlPlane),
@@ -102,7 +102,7 @@ describe('a maintenance is admitted with a warning', () => {
   test.each<{
     when: string;
     proposal?: Partial<Proposal>;
-    others?: Surroundings['maintenances'];
+    others?: AdmissionContext['maintenances'];
     want: string[];
   }>([
     { when: 'not when it selects some nodes', want: [] },
@@ -178,11 +178,11 @@ describe('a maintenance is admitted with a warning', () => {
 
 describe('a maintenance whose status could not be stored', () => {
   const many = Array.from({ length: 2_000 }, (_, i) => node(`node-${i}`));
-  const surroundings = { nodes: many, maintenances: [] };
+  const context = { nodes: many, maintenances: [] };
   const drainPlan = Array.from({ length: 20 }, (_, i) => labelled(pods(i), { app: `application-${i}` }));
 
   test('is rejected with the field and the remedy', () => {
-    expect(storageProblem({ name: 'me', spec: { ...spec(everything), drainPlan } }, surroundings)).toBe(
+    expect(storageProblem({ name: 'me', spec: { ...spec(everything), drainPlan } }, context)).toBe(
       'spec.drainPlan: the status of 2000 nodes with 23 drain targets each (one for every podType and podSelector) needs about 4.7 MiB, but only 1 MiB can be stored: use fewer podSelectors, or select fewer nodes per NodeMaintenance',
     );
   });
@@ -199,7 +199,7 @@ describe('a maintenance whose status could not be stored', () => {
       proposal: { spec: { ...spec(everything), drainPlan }, before: spec(everything, 'Idle') },
     },
   ])('is none when $when', ({ proposal }) => {
-    expect(storageProblem({ name: 'me', spec: spec(everything), ...proposal }, surroundings)).toBeUndefined();
+    expect(storageProblem({ name: 'me', spec: spec(everything), ...proposal }, context)).toBeUndefined();
   });
 });
 

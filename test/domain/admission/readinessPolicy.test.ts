@@ -1,7 +1,7 @@
 import { describe, expect, test } from '@jest/globals';
 import type { NodeSelector } from '../../../api/core.ts';
 import type { NodeReadinessGate } from '../../../api/nodeReadiness.ts';
-import { policyWarnings, type PolicySurroundings } from '../../../domain/admission/readinessPolicy.ts';
+import { policyWarnings, type PolicyContext } from '../../../domain/admission/readinessPolicy.ts';
 import { gate, pod } from '../../kit/builders.ts';
 
 const exists = (key: string): NodeSelector => ({
@@ -14,7 +14,7 @@ const workload = (name: string, tolerations: object[] = [{ operator: 'Exists' }]
   name,
   template: { labels: { app: name }, tolerations },
 });
-const cluster: PolicySurroundings = {
+const cluster: PolicyContext = {
   nodes: [
     { metadata: { name: 'c1', labels: { os: 'linux', [controlPlane]: '' } } },
     { metadata: { name: 'n1', labels: { os: 'linux', pool: 'gpu' } } },
@@ -32,7 +32,7 @@ describe('a readiness policy is admitted', () => {
     when: string;
     selector?: NodeSelector;
     gates?: NodeReadinessGate[];
-    differs?: Partial<PolicySurroundings>;
+    differs?: Partial<PolicyContext>;
     want: string[];
   }>([
     { when: 'without a warning when there is no problem', want: [] },

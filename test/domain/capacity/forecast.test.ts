@@ -128,7 +128,7 @@ describe('the condition CapacityAvailable', () => {
       when: 'the volumes of a pod are not known yet',
       differs: { unread: [first], stranded: [{ pod: first, nodes: ['n2'] }] },
       status: 'False',
-      reason: 'VolumesUnread',
+      reason: 'VolumesUnknown',
       waits: true,
     },
     {
