@@ -17,6 +17,7 @@ import { isRejection } from '../../kube/errors.ts';
 import { aboutPod } from '../../kube/events.ts';
 import { resources } from '../../kube/resources.ts';
 import type { InjectedDeps } from '../injectedDeps.ts';
+import { RejectedWrites } from '../rejectedWrites.ts';
 
 const concurrentDeletions = 24;
 /** Time for which one pass deletes pods, so that progress is published in between. */
@@ -31,8 +32,8 @@ export class Deletions {
   readonly #deps: Pick<InjectedDeps, 'cluster' | 'events' | 'nodeEvents'>;
   /** Pod UID -> when its deletion was requested. */
   readonly #requested = new Map<string, number>();
-  /** Pod UID -> why it was not deleted, and since when. */
-  readonly #blocked = new Map<string, { blocker: Blocker; at: number }>();
+  /** By the UID of the pod. */
+  readonly #blocked = new RejectedWrites<Blocker>(blockedRetryMs);
   /** Controller and node -> the last pod that was deleted there. */
   readonly #deleted = new Map<string, DeletedPod>();
 
@@ -43,8 +44,8 @@ export class Deletions {
   /** Adds to the snapshot of a pod why it was not deleted. */
   amend(snapshotOf: (pod: Pod) => PodSnapshot): (pod: Pod) => PodSnapshot {
     return (pod) => {
-      const blocked = this.#blocked.get(pod.metadata.uid ?? '');
-      return blocked === undefined ? snapshotOf(pod) : { ...snapshotOf(pod), blocker: blocked.blocker };
+      const blocker = this.#blocked.reasonOf(pod.metadata.uid ?? '');
+      return blocker === undefined ? snapshotOf(pod) : { ...snapshotOf(pod), blocker };
     };
   }
 
@@ -74,11 +75,11 @@ export class Deletions {
 
   #isDue(pod: Pod): boolean {
     const { uid = '' } = pod.metadata;
-    const blocked = this.#blocked.get(uid);
-    if (blocked !== undefined && performance.now() - blocked.at < blockedRetryMs) return false;
+    if (!this.#blocked.isDue(uid)) return false;
     const deleted = this.#deleted.get(placeOf(pod) ?? '');
-    if (blocked === undefined && deleted !== undefined && isRecreated(pod, deleted)) {
-      this.#blocked.set(uid, { blocker: recreatedBlocker(pod), at: performance.now() });
+    const isFirstTime = this.#blocked.reasonOf(uid) === undefined;
+    if (isFirstTime && deleted !== undefined && isRecreated(pod, deleted)) {
+      this.#blocked.reject(uid, recreatedBlocker(pod));
       return false;
     }
     return performance.now() - (this.#requested.get(uid) ?? -Infinity) >= informerLagMs;
@@ -95,15 +96,14 @@ export class Deletions {
         { namespace, name },
         { uid, gracePeriodSeconds },
       );
-      this.#blocked.delete(uid);
+      this.#blocked.accept(uid);
       this.#requested.set(uid, performance.now());
       if (place !== undefined) this.#deleted.set(place, { uid, deletedAt, gracePeriodSeconds });
       return outcome === 'Deleted';
     } catch (error) {
       if (!isRejection(error)) throw error;
       const message = `The apiserver rejected the deletion of the pod at the deadline: ${error.apiMessage}`;
-      const blocker = { reason: BlockerReason.DeletionRejected, message };
-      this.#blocked.set(uid, { blocker, at: performance.now() });
+      this.#blocked.reject(uid, { reason: BlockerReason.DeletionRejected, message });
       return false;
     }
   }

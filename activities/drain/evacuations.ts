@@ -23,6 +23,7 @@ import { setFinalizers } from '../../kube/evacuationFinalizers.ts';
 import { resources } from '../../kube/resources.ts';
 import type { MaintenanceRef, Unfinished } from '../contract.ts';
 import type { Deps } from '../deps.ts';
+import { RejectedWrites } from '../rejectedWrites.ts';
 import { cachedPod, latestPod } from './latestPod.ts';
 import { type OtherDrains, othersThatNeed } from './otherDrains.ts';
 import { withdrawRequests } from './requestRemoval.ts';
@@ -47,8 +48,8 @@ export class Evacuations {
   /** Pod UID -> when its Evacuation was created, or need not be, until the informer shows it. */
   readonly #created = new Map<string, number>();
   #hasStarted = false;
-  /** Pod UID -> why its Evacuation was rejected, and when. */
-  readonly #rejected = new Map<string, { message: string; at: number }>();
+  /** By the UID of the pod. */
+  readonly #rejected = new RejectedWrites(rejectionRetryMs);
 
   constructor(cluster: Cluster) {
     this.#cluster = cluster;
@@ -106,16 +107,13 @@ export class Evacuations {
    * a node whose Lease has been lost (`isHeld`). The next call continues if there are too many for one.
    */
   async start(pods: readonly Pod[], isHeld: (node: string) => boolean): Promise<void> {
-    const due = pods.filter(({ metadata }) => {
-      const rejected = this.#rejected.get(metadata.uid ?? '');
-      return rejected === undefined || performance.now() - rejected.at >= rejectionRetryMs;
-    });
+    const due = pods.filter(({ metadata: { uid = '' } }) => this.#rejected.isDue(uid));
     const ensure = async (pod: Pod) => {
       if (!isHeld(pod.spec.nodeName ?? '')) return;
       const uid = pod.metadata.uid ?? '';
       const rejection = await this.#ensure(pod);
-      if (rejection === undefined) this.#rejected.delete(uid);
-      else this.#rejected.set(uid, { message: rejection, at: performance.now() });
+      if (rejection === undefined) this.#rejected.accept(uid);
+      else this.#rejected.reject(uid, rejection);
     };
     if (due.length === 0) return;
     const startWith = this.#hasStarted ? concurrentWrites : firstWrites;
@@ -124,8 +122,8 @@ export class Evacuations {
   }
 
   #rejectionOf({ metadata }: Pod): Blocker | undefined {
-    const rejected = this.#rejected.get(metadata.uid ?? '');
-    return rejected && { reason: BlockerReason.EvacuationRejected, message: rejected.message };
+    const message = this.#rejected.reasonOf(metadata.uid ?? '');
+    return message === undefined ? undefined : { reason: BlockerReason.EvacuationRejected, message };
   }
 
   /** Resolves with the message if the Evacuation is rejected. A rejection blocks only this pod. */

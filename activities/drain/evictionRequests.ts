@@ -11,6 +11,7 @@ import {
 import { byNamespace, type Cluster } from '../../kube/cluster.ts';
 import { isKubeError, isRejection, KubeError } from '../../kube/errors.ts';
 import { resources } from '../../kube/resources.ts';
+import { RejectedWrites } from '../rejectedWrites.ts';
 
 /** Delay before a rejected EvictionRequest is tried again. */
 const rejectionRetryMs = 30_000;
@@ -22,8 +23,8 @@ export class EvictionRequests {
   readonly #cluster: Cluster;
   /** Pod UID -> when its request was created, or found to exist, until the informer shows it. */
   readonly #created = new Map<string, number>();
-  /** Pod UID -> why its request was rejected, and when. */
-  readonly #rejected = new Map<string, { message: string; at: number }>();
+  /** By the UID of the pod. */
+  readonly #rejected = new RejectedWrites(rejectionRetryMs);
 
   constructor(cluster: Cluster) {
     this.#cluster = cluster;
@@ -45,12 +46,12 @@ export class EvictionRequests {
 
   /** Returns true unless the request was rejected a moment ago. */
   isDue({ metadata: { uid = '' } }: Pod): boolean {
-    return performance.now() - (this.#rejected.get(uid)?.at ?? -Infinity) >= rejectionRetryMs;
+    return this.#rejected.isDue(uid);
   }
 
   rejectionOf({ metadata: { uid = '' } }: Pod): Blocker | undefined {
-    const rejected = this.#rejected.get(uid);
-    return rejected && { reason: BlockerReason.EvictionRequestRejected, message: rejected.message };
+    const message = this.#rejected.reasonOf(uid);
+    return message === undefined ? undefined : { reason: BlockerReason.EvictionRequestRejected, message };
   }
 
   /** Creates the request of a pod. A rejection blocks only this pod. */
@@ -68,11 +69,11 @@ export class EvictionRequests {
       if (!isResolvedLater(error)) {
         if (!isRejection(error) && !isKubeError(error, 'NotFound')) throw error;
         const message = `The apiserver rejected its EvictionRequest: ${error.apiMessage}`;
-        this.#rejected.set(uid, { message, at: performance.now() });
+        this.#rejected.reject(uid, message);
         return;
       }
     }
-    this.#rejected.delete(uid);
+    this.#rejected.accept(uid);
     this.#created.set(uid, performance.now());
   }
 

@@ -10,6 +10,7 @@ import { nodeLeaseOf } from '../../kube/cluster.ts';
 import { errorMessage, isKubeError } from '../../kube/errors.ts';
 import { resources, versionOf } from '../../kube/resources.ts';
 import type { InjectedDeps } from '../injectedDeps.ts';
+import { RejectedWrites } from '../rejectedWrites.ts';
 
 const concurrentLeases = 16;
 
@@ -34,11 +35,12 @@ export class NodeLeaseRegistry {
   readonly #byMaintenance = new Map<string, MaintenanceLeases>();
   /** Node -> its Lease as this process wrote it, until the informer has it. */
   readonly #written = new Map<string, Lease>();
-  /** Node, or '' for all of them -> why its Lease could not be written, and when. */
-  readonly #rejections = new Map<string, { because: string; at: number }>();
+  /** By the name of the node, or '' for all of them. */
+  readonly #rejected: RejectedWrites;
 
   constructor(deps: LeaseDeps) {
     this.#deps = deps;
+    this.#rejected = new RejectedWrites(deps.resyncMs);
     deps.cluster.leases.subscribe(({ type, object }) => {
       if (type === 'Deleted') this.#written.delete(object.metadata.name);
     });
@@ -76,7 +78,7 @@ export class NodeLeaseRegistry {
   async #acquire(node: string): Promise<string | undefined> {
     try {
       const acquisition = await this.#deps.leases.acquire(node);
-      this.#rejections.clear();
+      this.#rejected.acceptAll();
       if (acquisition.kind === 'Held') this.#written.set(node, acquisition.lease);
       else this.#written.delete(node);
       return acquisition.kind === 'Held' ? undefined : heldByAnother(acquisition.holder);
@@ -96,14 +98,12 @@ export class NodeLeaseRegistry {
   #recordRejection(node: string, error: unknown): void {
     const appliesToAll = isKubeError(error, 'Forbidden', 'NotFound', 'NamespaceTerminating');
     const because = appliesToAll ? leasesRejected : `it cannot be written, ${errorMessage(error)}`;
-    this.#rejections.set(appliesToAll ? '' : node, { because, at: performance.now() });
+    this.#rejected.reject(appliesToAll ? '' : node, because);
   }
 
   #rejectionOf(node: string): string | undefined {
-    const rejection = this.#rejections.get('') ?? this.#rejections.get(node);
-    return rejection !== undefined && performance.now() - rejection.at < this.#deps.resyncMs
-      ? rejection.because
-      : undefined;
+    const key = this.#rejected.reasonOf('') === undefined ? node : '';
+    return this.#rejected.isDue(key) ? undefined : this.#rejected.reasonOf(key);
   }
 
   /**

@@ -17,6 +17,7 @@ import { isKubeError, isRejection } from '../../kube/errors.ts';
 import { resources } from '../../kube/resources.ts';
 import type { InjectedDeps } from '../injectedDeps.ts';
 import type { NodeLeaseRegistry } from '../leases/nodeLeaseRegistry.ts';
+import { RejectedWrites } from '../rejectedWrites.ts';
 import type { StatusWriter } from '../statusWriter.ts';
 import { type HeldView, namesOf, nodeStatusOf } from '../view.ts';
 
@@ -53,11 +54,12 @@ export class Cordon {
   readonly #cordoned = new Set<string>();
   /** Node -> when other clients uncordoned it; the latest `raceCount` times. */
   readonly #undone = new Map<string, number[]>();
-  /** Node -> why the apiserver rejected its change, and when, as performance.now() returned it. */
-  readonly #rejected = new Map<string, { message: string; at: number }>();
+  /** By the name of the node. */
+  readonly #rejected: RejectedWrites;
 
   constructor(deps: CordonDeps) {
     this.#deps = deps;
+    this.#rejected = new RejectedWrites(deps.resyncMs);
   }
 
   /**
@@ -77,14 +79,14 @@ export class Cordon {
     );
     const changes = held
       .flatMap((node) => changeOf(node, records.get(node.metadata.name)) ?? [])
-      .filter(({ node }) => this.#isDue(node));
+      .filter(({ node }) => this.#rejected.isDue(node.metadata.name));
     if (changes.length > 0 && !(await leases.isCurrent(maintenance, written))) return undefined;
     let hasChanged = false;
     await forEachBounded(concurrentPatches, changes, async ({ node, ...change }) => {
       if (!leases.isHeld(node.metadata.name)) return;
       if ((await this.#change(maintenance, node, change)) === 'Changed') hasChanged = true;
     });
-    const isChanged = ({ metadata }: Node) => !this.#rejected.has(metadata.name);
+    const isChanged = ({ metadata }: Node) => this.#rejected.reasonOf(metadata.name) === undefined;
     const restored = undone.filter(isChanged);
     for (const node of restored) this.#reportUndone(maintenance, node);
     this.#reportCordoned(view, open.filter(isChanged).length - restored.length);
@@ -96,7 +98,7 @@ export class Cordon {
     const rejected = new Map<Node, RejectedNode>();
     for (const node of open) {
       const { name } = node.metadata;
-      const { message: rejection } = this.#rejected.get(name) ?? {};
+      const rejection = this.#rejected.reasonOf(name);
       if (rejection !== undefined) rejected.set(node, { name, rejection });
     }
     if (rejected.size === 0) return view;
@@ -107,29 +109,23 @@ export class Cordon {
     };
   }
 
-  /** Returns true unless the change of the node was rejected a moment ago. */
-  #isDue({ metadata: { name } }: Node): boolean {
-    const { at = -Infinity } = this.#rejected.get(name) ?? {};
-    return performance.now() - at >= this.#deps.resyncMs;
-  }
-
   /** A rejection concerns only this node: the others are maintained. */
   async #change(maintenance: NodeMaintenance, node: Node, change: NodeChange): Promise<'Done' | 'Changed'> {
     const { name } = node.metadata;
     try {
       const result = await this.#changeUnlessRejected(node, change);
-      this.#rejected.delete(name);
+      this.#rejected.accept(name);
       return result;
     } catch (error) {
       if (!isRejection(error)) throw error;
       const message = error.apiMessage;
-      if (this.#rejected.get(name)?.message !== message)
+      if (this.#rejected.reasonOf(name) !== message)
         this.#deps.events.record(maintenance, {
           type: 'Warning',
           reason: 'CordonRejected',
           message: `Node ${name} cannot be cordoned: ${message}`,
         });
-      this.#rejected.set(name, { message, at: performance.now() });
+      this.#rejected.reject(name, message);
       return 'Done';
     }
   }

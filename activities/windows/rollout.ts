@@ -30,7 +30,7 @@ import { reconcileOn, within } from '../reconcile.ts';
 import { applyNodeStep, markPausedByWindow } from './nodes.ts';
 import { observeWindow, type WindowObservation } from './observe.ts';
 import { publishWindow } from './publish.ts';
-import { rejectionMessage, Rejections } from './rejections.ts';
+import { rejectionMessage, RejectedNodes } from './rejectedNodes.ts';
 import { Reservations } from './reservations.ts';
 import { RunningAgents } from './runningAgents.ts';
 import { startNodes } from './startNodes.ts';
@@ -93,7 +93,7 @@ class RolloutPass {
   readonly #previous: unknown;
   readonly #startedAt: number;
   readonly #reservations: Reservations;
-  readonly #rejections: Rejections;
+  readonly #rejections: RejectedNodes;
   readonly #runningAgents: RunningAgents;
   #waitingSince: WaitingSince | undefined;
   #endMs = Number.NaN;
@@ -106,7 +106,7 @@ class RolloutPass {
     this.#previous = previous;
     this.#startedAt = deps.cluster.kube.now().getTime();
     this.#reservations = new Reservations(deps);
-    this.#rejections = new Rejections(deps);
+    this.#rejections = new RejectedNodes(deps);
     this.#runningAgents = new RunningAgents(deps);
   }
 

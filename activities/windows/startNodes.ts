@@ -4,7 +4,7 @@ import { forEachBounded } from '../../kube/bounded.ts';
 import type { Deps } from '../deps.ts';
 import { startNode } from './nodes.ts';
 import type { WindowObservation } from './observe.ts';
-import { type Rejections, rejectionMessage } from './rejections.ts';
+import { type RejectedNodes, rejectionMessage } from './rejectedNodes.ts';
 import type { Reservations } from './reservations.ts';
 
 const maxConcurrentNodes = 8;
@@ -18,7 +18,7 @@ type Decide = (budget: BudgetView, rejected: ReadonlyMap<string, string>) => Win
 
 interface Memory {
   reservations: Reservations;
-  rejections: Rejections;
+  rejections: RejectedNodes;
 }
 
 /** Reserves and starts the nodes that `decide` returns, until it starts no more. Returns the decision that applies after that. */
@@ -58,7 +58,7 @@ async function start(
     nodes: names,
     deadline,
     rejections,
-  }: { nodes: readonly string[]; deadline: number; rejections: Rejections },
+  }: { nodes: readonly string[]; deadline: number; rejections: RejectedNodes },
 ): Promise<boolean> {
   const rejected = new Map<string, string>();
   let isLate = false;

@@ -1,6 +1,7 @@
 import type { MaintenanceWindow } from '../../api/maintenanceWindow.ts';
 import { errorMessage, isKubeError, isRejection } from '../../kube/errors.ts';
 import type { Deps } from '../deps.ts';
+import { RejectedWrites } from '../rejectedWrites.ts';
 
 /** A rejected node is tried again after this time. */
 const retryAfterMs = 60_000;
@@ -21,31 +22,28 @@ export function rejectionMessage(error: unknown): string {
 }
 
 /** The nodes whose NodeMaintenance the apiserver rejected, until they are tried again. */
-export class Rejections {
-  readonly #deps: Pick<Deps, 'cluster' | 'events'>;
-  readonly #rejected = new Map<string, { message: string; at: number }>();
+export class RejectedNodes {
+  readonly #events: Deps['events'];
+  readonly #rejected = new RejectedWrites(retryAfterMs);
 
-  constructor(deps: Pick<Deps, 'cluster' | 'events'>) {
-    this.#deps = deps;
+  constructor({ events }: Pick<Deps, 'events'>) {
+    this.#events = events;
   }
 
   /** Returns the rejected nodes, each with the message of the apiserver. */
   current(): Map<string, string> {
-    const since = this.#deps.cluster.kube.now().getTime() - retryAfterMs;
-    for (const [node, { at }] of this.#rejected) if (at < since) this.#rejected.delete(node);
-    return new Map([...this.#rejected].map(([node, { message }]) => [node, message]));
+    return this.#rejected.waiting();
   }
 
   add(window: MaintenanceWindow, rejected: ReadonlyMap<string, string>): void {
-    const at = this.#deps.cluster.kube.now().getTime();
-    for (const [node, message] of rejected) this.#rejected.set(node, { message, at });
+    for (const [node, message] of rejected) this.#rejected.reject(node, message);
     this.recordEvents(window, rejected);
   }
 
   recordEvents(window: MaintenanceWindow, rejected: ReadonlyMap<string, string>): void {
     for (const [node, rejection] of rejected) {
       const message = `The apiserver rejected the maintenance of node ${node}: ${rejection}`;
-      this.#deps.events.record(window, { type: 'Warning', reason: 'MaintenanceRejected', message });
+      this.#events.record(window, { type: 'Warning', reason: 'MaintenanceRejected', message });
     }
   }
 }
