@@ -32,7 +32,7 @@ export class Deletions {
   readonly #deps: Pick<InjectedDeps, 'cluster' | 'events' | 'nodeEvents'>;
   /** Pod UID -> when its deletion was requested. */
   readonly #requested = new Map<string, number>();
-  /** By the UID of the pod. */
+  /** The keys are UIDs of pods. */
   readonly #blocked = new RejectedWrites<Blocker>(blockedRetryMs);
   /** Controller and node -> the last pod that was deleted there. */
   readonly #deleted = new Map<string, DeletedPod>();

@@ -48,7 +48,7 @@ export class Evacuations {
   /** Pod UID -> when its Evacuation was created, or need not be, until the informer shows it. */
   readonly #created = new Map<string, number>();
   #hasStarted = false;
-  /** By the UID of the pod. */
+  /** The keys are UIDs of pods. */
   readonly #rejected = new RejectedWrites(rejectionRetryMs);
 
   constructor(cluster: Cluster) {

@@ -23,7 +23,7 @@ export class EvictionRequests {
   readonly #cluster: Cluster;
   /** Pod UID -> when its request was created, or found to exist, until the informer shows it. */
   readonly #created = new Map<string, number>();
-  /** By the UID of the pod. */
+  /** The keys are UIDs of pods. */
   readonly #rejected = new RejectedWrites(rejectionRetryMs);
 
   constructor(cluster: Cluster) {

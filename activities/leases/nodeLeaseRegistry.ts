@@ -35,7 +35,7 @@ export class NodeLeaseRegistry {
   readonly #byMaintenance = new Map<string, MaintenanceLeases>();
   /** Node -> its Lease as this process wrote it, until the informer has it. */
   readonly #written = new Map<string, Lease>();
-  /** By the name of the node, or '' for all of them. */
+  /** The keys are names of nodes, and '' for all of them. */
   readonly #rejected: RejectedWrites;
 
   constructor(deps: LeaseDeps) {

@@ -54,7 +54,7 @@ export class Cordon {
   readonly #cordoned = new Set<string>();
   /** Node -> when other clients uncordoned it; the latest `raceCount` times. */
   readonly #undone = new Map<string, number[]>();
-  /** By the name of the node. */
+  /** The keys are names of nodes. */
   readonly #rejected: RejectedWrites;
 
   constructor(deps: CordonDeps) {
