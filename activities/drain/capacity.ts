@@ -70,6 +70,8 @@ export class Capacity {
   readonly #volumes: BoundVolumes;
   /** UID of a pod that was being evacuated -> when it was seen last; its replacement may not exist yet. */
   readonly #leaving = new Map<string, { pod: Pod; seenMs: number }>();
+  /** Maintenance -> UIDs of pods whose evacuation has begun, and whose places are not reported yet. */
+  readonly #unreported = new Map<string, ReadonlySet<string | undefined>>();
   #computed: Computed | undefined;
   #computing: Promise<Computed> | undefined;
 
@@ -78,9 +80,20 @@ export class Capacity {
     this.#volumes = new BoundVolumes(deps.cluster.kube);
   }
 
-  /** Returns undefined for a drain that does not wait for capacity in a cluster that is too large to report it. */
-  async of(maintenance: NodeMaintenance, evacuate: readonly Pod[]): Promise<DrainCapacity | undefined> {
+  /**
+   * Returns undefined for a drain that does not wait for capacity in a cluster that is too large to report it. `unreported`: pods whose evacuation has
+   * begun since they were decided on; the facts are about them, too, until the next call. Call `forget` when the drain ends.
+   */
+  async of(
+    maintenance: NodeMaintenance,
+    evacuate: readonly Pod[],
+    unreported: readonly Pod[] = [],
+  ): Promise<DrainCapacity | undefined> {
     const { name } = maintenance.metadata;
+    const left = unreported.filter((pod) => this.#isStaying(pod));
+    if (left.length === 0) this.forget(name);
+    else this.#unreported.set(name, uidsOf(left));
+    const asked = [...evacuate, ...left];
     const waits = this.#holdsPodsBack(maintenance);
     const { pods, nodes } = this.#deps.cluster;
     if (!waits && pods.size > maxReportedPods) return undefined;
@@ -88,13 +101,13 @@ export class Capacity {
       needsPlace(pod) &&
       pod.metadata.deletionTimestamp === undefined &&
       this.#computed?.considered.get(name)?.has(pod.metadata.uid) !== true;
-    const computed = await this.#newerThan(evacuate.some(isUnknown) ? minAgeMs : ageForReportMs);
+    const computed = await this.#newerThan(asked.some(isUnknown) ? minAgeMs : ageForReportMs);
     const { unplaced = [], servedFirst = [], stopped = [] } = computed.allocations.get(name) ?? {};
     const held = namesOf(nodesOf(maintenance, nodes.list()));
     const isOnHeldNode = ({ spec }: Pod) => held.has(spec.nodeName ?? '');
     const waiting = new Set(unplaced.map(({ pod }) => pod.metadata.uid));
     const considered = computed.considered.get(name);
-    const isComplete = !evacuate.some(isUnknown);
+    const isComplete = !asked.some(isUnknown);
     return {
       dueInMs: isComplete ? ageForReportMs : minAgeMs,
       facts: {
@@ -117,6 +130,16 @@ export class Capacity {
     };
   }
 
+  forget(name: string): void {
+    this.#unreported.delete(name);
+  }
+
+  /** Reports whether the pod exists, and is not terminating. */
+  #isStaying(pod: Pod): boolean {
+    const { metadata } = this.#deps.cluster.pods.get(podName(pod)) ?? {};
+    return metadata?.uid === pod.metadata.uid && metadata?.deletionTimestamp === undefined;
+  }
+
   #holdsPodsBack(maintenance: NodeMaintenance): boolean {
     return holdsPodsBack(maintenance, isPastDeadline(maintenance, this.#deps.cluster.kube.now()));
   }
@@ -136,7 +159,8 @@ export class Capacity {
     const readingAt = performance.now();
     const maintenances = cluster.maintenances.list().filter((one) => holdsNodes(stageOf(one)));
     const draining = maintenances.filter(isDraining);
-    const evacuating = this.#evacuatingPods();
+    const unreported = new Set([...this.#unreported.values()].flatMap((uids) => [...uids]));
+    const evacuating = this.#evacuatingPods().filter(({ metadata }) => !unreported.has(metadata.uid));
     const isEvacuating = new Set(evacuating.map(({ metadata }) => metadata.uid));
     const leavingOf = (maintenance: NodeMaintenance) =>
       leavingPods(maintenance, selectedNodes(maintenance, cluster.nodes.list()), (node) =>

@@ -149,6 +149,8 @@ class DrainRun<T extends { kind: string }> {
   readonly #drainedCheck: DrainedCheck;
   #writer: StatusWriter | undefined;
   #hasDecided = false;
+  /** Pods of the first decision, until it is known which of them fit on no other node. */
+  #unreported: readonly Pod[] = [];
   /** Duration of the latest decision in milliseconds. */
   #decisionMs = 0;
   /** The nodes of the latest decision, whose agents are observed. */
@@ -198,6 +200,7 @@ class DrainRun<T extends { kind: string }> {
       return await reconcile<T | ObservedStage | PauseChanged>(this.#deps, options, pass);
     } finally {
       this.#drainedCheck.stop();
+      this.#deps.capacity.forget(this.#ref.name);
       await this.#writer?.stop();
     }
   }
@@ -231,13 +234,12 @@ class DrainRun<T extends { kind: string }> {
     const position = positionIn(mode, current.maintenance, view.plan.length);
     const decision = this.#peaks.addTo(await this.#decideToEnd(current, position, mode));
     const isReportedLater = this.#isReportedLater(view.maintenance, decision);
+    if (isReportedLater) this.#unreported = decision.evacuate;
     this.#nextDeletionAtMs = decision.nextDeletionAtMs;
     const isPaused = mode.kind === 'Paused';
     this.#changeFilter.decided(decision, isPaused);
     const capacity =
-      isPaused || isReportedLater
-        ? undefined
-        : await this.#deps.capacity.of(view.maintenance, decision.evacuate);
+      isPaused || isReportedLater ? undefined : await this.#capacityFor(view.maintenance, decision.evacuate);
     const isDrained = await this.#publish(view, decision, {
       writer: this.#writer,
       isPaused,
@@ -250,7 +252,7 @@ class DrainRun<T extends { kind: string }> {
     const options = { writer: this.#writer, isFirst, serving };
     await settled(
       this.#removePods(view.maintenance, { ...decision, evacuate }, options),
-      isReportedLater && this.#reportCapacity(view.maintenance, decision.evacuate, this.#writer),
+      isReportedLater && this.#reportCapacity(view.maintenance, this.#writer),
     );
     if (evacuate.length > 0) return undefined;
     return this.#finish(view, decision, { reached: { from: position, isDrained }, writer: this.#writer });
@@ -287,15 +289,22 @@ class DrainRun<T extends { kind: string }> {
     return isFirst && spec.requireCapacity !== true && evacuate.length > 0;
   }
 
-  /** Reports which pods fit on no other node, before the informers show their Evacuations. */
-  async #reportCapacity(
+  async #capacityFor(
     maintenance: NodeMaintenance,
     evacuate: readonly Pod[],
-    writer: StatusWriter,
-  ): Promise<void> {
+  ): Promise<DrainCapacity | undefined> {
+    const capacity = await this.#deps.capacity.of(maintenance, evacuate, this.#unreported);
+    // A result that another drain caused a moment ago may not be about these pods: the next one is.
+    if (capacity === undefined || capacity.facts.isComplete) this.#unreported = [];
+    return capacity;
+  }
+
+  /** Reports which pods fit on no other node. */
+  async #reportCapacity(maintenance: NodeMaintenance, writer: StatusWriter): Promise<void> {
     await setImmediate();
-    const capacity = await this.#deps.capacity.of(maintenance, evacuate);
+    const capacity = await this.#capacityFor(maintenance, []);
     if (capacity === undefined) return;
+    if (this.#unreported.length > 0) this.#capacityDueInMs = capacity.dueInMs;
     this.#events.recordCapacity(maintenance, capacity.facts);
     const now = this.#deps.cluster.kube.now().toISOString();
     writer.publish((status) => withCapacity(status, capacity.facts, now), maintenance.metadata.generation);
@@ -304,8 +313,8 @@ class DrainRun<T extends { kind: string }> {
   /** Returns the pods that need not wait for capacity. */
   #podsThatFit(pods: readonly Pod[], capacity: DrainCapacity | undefined): readonly Pod[] {
     const evacuate = capacity === undefined ? pods : pods.filter(capacity.mayLeave);
-    const isWaiting = capacity !== undefined && evacuate.length < pods.length;
-    this.#capacityDueInMs = isWaiting ? capacity.dueInMs : Infinity;
+    const isWaiting = evacuate.length < pods.length || this.#unreported.length > 0;
+    this.#capacityDueInMs = capacity !== undefined && isWaiting ? capacity.dueInMs : Infinity;
     return evacuate;
   }
 

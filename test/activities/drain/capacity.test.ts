@@ -4,7 +4,7 @@ import type { NodeMaintenance } from '../../../api/nodeMaintenance.ts';
 import { waitingReasonOf } from '../../../domain/maintenance/waiting.ts';
 import { type Resource, resources } from '../../../kube/resources.ts';
 import type { Sandbox } from '../../../sandbox/sandbox.ts';
-import { activitiesOn, performed, refOf, started } from '../../kit/activity.ts';
+import { activitiesOn, type InProgress, performed, refOf, started } from '../../kit/activity.ts';
 import { testCluster, type TestCluster } from '../../kit/cluster.ts';
 import { evacuationControllerOn } from '../../kit/evacuationController.ts';
 import { eventually } from '../../kit/eventually.ts';
@@ -146,6 +146,27 @@ test('without requireCapacity a pod that fits on no other node is reported, and 
   });
   await c.eventuallyEvacuating(pinned);
   await drain.cancelled();
+});
+
+test('without requireCapacity each of two drains that start within a second reports its pods', async () => {
+  const nodes = [await c.nodeNamed('n'), await c.nodeNamed('n')];
+  const reports: { drain: InProgress<unknown>; name: string; pod: Pod }[] = [];
+  const pods = await Promise.all(nodes.map(pinnedPod));
+  for (const [index, pod] of pods.entries()) {
+    const node = nodes[index] ?? '';
+    const maintenance = await c.applied(c.maintenance({ nodes: [node], stage: 'Drain' }));
+    const drain = started(() => acts.drain(refOf(maintenance), 0));
+    reports.push({ drain, name: maintenance.metadata.name, pod });
+    await c.eventuallyEvacuating(pod);
+  }
+  for (const { drain, name, pod } of reports) {
+    await eventually(`the condition of ${name} to name its pod`, async () => {
+      const { conditions } = await c.statusOf(name);
+      const message = conditions.find(({ type }) => type === 'CapacityAvailable')?.message;
+      expect(message).toContain(`1 pod fits on no other node: ${c.namespace}/${pod.metadata.name}`);
+    });
+    await drain.cancelled();
+  }
 });
 
 /** Creates nodes on each of which one pod of a Deployment runs, and which have no room for another one; returns the pods. */
