@@ -70,7 +70,7 @@ export class Capacity {
   readonly #volumes: BoundVolumes;
   /** UID of a pod that was being evacuated -> when it was seen last; its replacement may not exist yet. */
   readonly #leaving = new Map<string, { pod: Pod; seenMs: number }>();
-  /** Maintenance -> UIDs of pods whose evacuation has begun, and whose places are not reported yet. */
+  /** Maintenance -> UIDs of pods whose evacuation has started, and whose places are not reported yet. */
   readonly #unreported = new Map<string, ReadonlySet<string | undefined>>();
   #computed: Computed | undefined;
   #computing: Promise<Computed> | undefined;
@@ -82,7 +82,7 @@ export class Capacity {
 
   /**
    * Returns undefined for a drain that does not wait for capacity in a cluster that is too large to report it. `unreported`: pods whose evacuation has
-   * begun since they were decided on; the facts are about them, too, until the next call. Call `forget` when the drain ends.
+   * started since they were decided on; the facts are about them, too, until the next call. Call `forget` when the drain ends.
    */
   async of(
     maintenance: NodeMaintenance,

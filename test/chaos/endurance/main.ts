@@ -94,7 +94,12 @@ function report({ runs, maintenances, broken, restarts, growth }: EnduranceRecor
 
 function textOf(sample: ResourceSample): string {
   const values = Object.entries(valuesOf(sample)).map(([name, value]) => `${name} ${Math.round(value)}`);
-  return [...values, `database of Temporal ${Math.round(sample.temporalMb)} MB`].join('; ');
+  const code = sample.workers.map(({ codeMb }) => codeMb.toFixed(1)).join(' and ');
+  return [
+    ...values,
+    `compiled code ${code} MB`,
+    `database of Temporal ${Math.round(sample.temporalMb)} MB`,
+  ].join('; ');
 }
 
 function rounded(_: string, value: unknown): unknown {

@@ -2,8 +2,8 @@ import { describe, expect, test } from '@jest/globals';
 import type { ResourceSample } from './resources.ts';
 import { growthOfAll, restartsOf, valuesOf } from './record.ts';
 
-const first = { pid: 1, peakMb: 310, heapMb: 70, externalMb: 5, handles: 40 };
-const second = { pid: 2, peakMb: 290, heapMb: 65, externalMb: 5, handles: 41 };
+const first = { pid: 1, peakMb: 310, codeMb: 10, objectsMb: 70, externalMb: 5, handles: 40 };
+const second = { pid: 2, peakMb: 290, codeMb: 10, objectsMb: 65, externalMb: 5, handles: 41 };
 const base: ResourceSample = {
   seconds: 0,
   runs: 1,
@@ -44,14 +44,14 @@ describe('the growth of samples', () => {
   test('does not take the start of another process for growth', () => {
     const restarted = (minute: number) => ({
       workers: [
-        { ...first, ...(minute < 70 ? { heapMb: 30 } : { pid: 9 }) },
-        { ...second, heapMb: second.heapMb + minute },
+        { ...first, ...(minute < 70 ? { objectsMb: 30 } : { pid: 9 }) },
+        { ...second, objectsMb: second.objectsMb + minute },
       ],
     });
     const samples = samplesOf(restarted);
     const growth = growthOfAll(samples);
-    expect(growth['JavaScript heap of worker 1, MB']).toMatchObject({ isGrowing: false, mean: 70 });
-    expect(growth['JavaScript heap of worker 2, MB']).toMatchObject({ isGrowing: true });
+    expect(growth['JavaScript objects of worker 1, MB']).toMatchObject({ isGrowing: false, mean: 70 });
+    expect(growth['JavaScript objects of worker 2, MB']).toMatchObject({ isGrowing: true });
     expect(restartsOf(samples)).toBe(1);
   });
 

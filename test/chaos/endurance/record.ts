@@ -21,9 +21,9 @@ export interface EnduranceRecord {
 
 /** Returns what was read in each sample, by name: `memory of worker 1, MB`. */
 export function valuesOf(sample: ResourceSample): Record<string, number> {
-  const workers = sample.workers.flatMap(({ peakMb, heapMb, externalMb, handles }, index) => [
+  const workers = sample.workers.flatMap(({ peakMb, objectsMb, externalMb, handles }, index) => [
     [`peak memory of worker ${index + 1}, MB`, peakMb],
-    [`JavaScript heap of worker ${index + 1}, MB`, heapMb],
+    [`JavaScript objects of worker ${index + 1}, MB`, objectsMb],
     [`external memory of worker ${index + 1}, MB`, externalMb],
     [`file descriptors of worker ${index + 1}`, handles],
   ]);

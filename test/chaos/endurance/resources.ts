@@ -31,8 +31,10 @@ interface WorkerSample {
   pid: number;
   /** The most that has been resident since its start. What is resident now says less: a kernel may take unused pages back (DAMON), and return them later. */
   peakMb: number;
-  /** Objects of JavaScript in its main thread, and what they hold outside of the heap. Workflows have a thread, and a heap, of their own. */
-  heapMb: number;
+  /** The compiled code in the heap of its main thread: V8 compiles a function when it runs for the first time, and frees what has not run for a while. */
+  codeMb: number;
+  /** The rest of this heap, and what its objects hold outside of it. Workflows have a thread, and a heap, of their own. */
+  objectsMb: number;
   externalMb: number;
   handles: number;
 }
@@ -73,15 +75,21 @@ export async function takeSample(
   };
 }
 
+/** Machine code, and bytecode with its tables. */
+const codeSpaces = ['code', 'code_large_object', 'trusted', 'trusted_large_object'];
+
 async function sampleOf(slot: WorkerSlot): Promise<WorkerSample> {
   const { pid } = slot;
   process.kill(pid, 'SIGUSR2');
   // Answered after the signal was handled.
   const metrics = await slot.metrics();
+  const inSpace = (space: string) => sizeIn(metrics, `nodejs_heap_space_size_used_bytes{space="${space}"}`);
+  const codeMb = codeSpaces.reduce((total, space) => total + inSpace(space), 0);
   return {
     pid,
     peakMb: readMemoryMb(pid, 'VmHWM') ?? 0,
-    heapMb: sizeIn(metrics, 'nodejs_heap_size_used_bytes'),
+    codeMb,
+    objectsMb: sizeIn(metrics, 'nodejs_heap_size_used_bytes') - codeMb,
     externalMb: sizeIn(metrics, 'nodejs_external_memory_bytes'),
     handles: readdirSync(`/proc/${pid}/fd`).length,
   };
