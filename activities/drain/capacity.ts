@@ -30,6 +30,7 @@ import { byNamespace, byNode } from '../../kube/cluster.ts';
 import type { InjectedDeps } from '../injectedDeps.ts';
 import { isDraining, namesOf, nodeStatusOf, nodesOf, selectedNodes } from '../view.ts';
 import { BoundVolumes } from './boundVolumes.ts';
+import { cachedPod } from './latestPod.ts';
 
 /** A result is used for this long, and for this many times as long as it took. */
 const minAgeMs = 1_000;
@@ -87,16 +88,16 @@ export class Capacity {
   async of(
     maintenance: NodeMaintenance,
     evacuate: readonly Pod[],
-    unreported: readonly Pod[] = [],
+    unreported: readonly Pod[],
   ): Promise<DrainCapacity | undefined> {
     const { name } = maintenance.metadata;
+    const waits = this.#holdsPodsBack(maintenance);
+    const { pods, nodes } = this.#deps.cluster;
+    if (!waits && pods.size > maxReportedPods) return undefined;
     const left = unreported.filter((pod) => this.#isStaying(pod));
     if (left.length === 0) this.forget(name);
     else this.#unreported.set(name, uidsOf(left));
     const asked = [...evacuate, ...left];
-    const waits = this.#holdsPodsBack(maintenance);
-    const { pods, nodes } = this.#deps.cluster;
-    if (!waits && pods.size > maxReportedPods) return undefined;
     const isUnknown = (pod: Pod) =>
       needsPlace(pod) &&
       pod.metadata.deletionTimestamp === undefined &&
@@ -135,9 +136,9 @@ export class Capacity {
   }
 
   /** Reports whether the pod exists, and is not terminating. */
-  #isStaying(pod: Pod): boolean {
-    const { metadata } = this.#deps.cluster.pods.get(podName(pod)) ?? {};
-    return metadata?.uid === pod.metadata.uid && metadata?.deletionTimestamp === undefined;
+  #isStaying({ metadata }: Pod): boolean {
+    const pod = cachedPod(this.#deps.cluster, metadata);
+    return pod !== undefined && pod.metadata.deletionTimestamp === undefined;
   }
 
   #holdsPodsBack(maintenance: NodeMaintenance): boolean {
@@ -224,12 +225,11 @@ export class Capacity {
 
   /** Returns the pods that are asked to leave, and whose replacements need places. */
   #evacuatingPods(): Pod[] {
-    const { evacuations, pods } = this.#deps.cluster;
-    const byEvacuation = evacuations.list().flatMap((evacuation) => {
+    const { cluster } = this.#deps;
+    const byEvacuation = cluster.evacuations.list().flatMap((evacuation) => {
       const { podRef } = evacuation.spec;
-      const pod = pods.get(`${evacuation.metadata.namespace}/${podRef.name}`);
-      if (pod === undefined || pod.metadata.uid !== podRef.uid) return [];
-      return isInstigated(evacuation) && needsPlace(pod) ? [pod] : [];
+      const pod = cachedPod(cluster, { ...podRef, namespace: evacuation.metadata.namespace });
+      return pod !== undefined && isInstigated(evacuation) && needsPlace(pod) ? [pod] : [];
     });
     const byRequest = this.#requestedPods().filter((pod) => needsPlace(pod));
     return byRequest.length === 0 ? byEvacuation : [...new Set([...byEvacuation, ...byRequest])];
@@ -237,11 +237,10 @@ export class Capacity {
 
   /** Returns the pods with an EvictionRequest of ours. */
   #requestedPods(): Pod[] {
-    const { lifecycle, pods } = this.#deps.cluster;
-    return lifecycle.requests.list().flatMap((request) => {
-      const { name, uid } = request.spec.target.pod;
-      const pod = pods.get(`${request.metadata.namespace}/${name}`);
-      return isOurs(request) && isLive(request) && pod?.metadata.uid === uid ? [pod] : [];
+    const { cluster } = this.#deps;
+    return cluster.lifecycle.requests.list().flatMap((request) => {
+      const pod = cachedPod(cluster, { ...request.spec.target.pod, namespace: request.metadata.namespace });
+      return pod !== undefined && isOurs(request) && isLive(request) ? [pod] : [];
     });
   }
 

@@ -11,7 +11,10 @@ interface RequestedPod {
 }
 
 /** Returns the pod as the informer shows it. */
-export function cachedPod({ pods }: Cluster, { namespace, name, uid }: RequestedPod): Pod | undefined {
+export function cachedPod(
+  { pods }: Pick<Cluster, 'pods'>,
+  { namespace, name, uid }: { namespace?: string | undefined; name: string; uid?: string | undefined },
+): Pod | undefined {
   const pod = pods.get(`${namespace}/${name}`);
   return pod?.metadata.uid === uid ? pod : undefined;
 }
