@@ -2,11 +2,12 @@ import { type Logger, pino } from 'pino';
 import { escapeUnprintable } from '../api/text.ts';
 import type { Log } from '../kube/log.ts';
 
-export function createLogger(level: string): Logger {
+/** Returns a logger of JSON lines. `ownTime` is for lines that come with a field `time`, because they are written later. */
+export function createLogger(level: string, { ownTime = false } = {}): Logger {
   return pino({
     level,
     base: null,
-    timestamp: pino.stdTimeFunctions.isoTime,
+    timestamp: ownTime ? false : pino.stdTimeFunctions.isoTime,
     // Temporal's SDK logs errors under this name.
     serializers: {
       error: (error: unknown) => (error instanceof Error ? pino.stdSerializers.err(error) : error),

@@ -9,7 +9,8 @@ import { subjectOf, type TemporalNames } from '../api/names.ts';
 
 /**
  * Returns the options that write Temporal's logs, also those of workflows and activities, to the same stream. A line about a run names the
- * maintenance or window as the lines of control loops do, beside the ids of its workflow and run.
+ * maintenance or window as the lines of control loops do, beside the ids of its workflow and run. The SDK writes its lines 100 ms late, to sort
+ * them: `logger` must not add a time.
  */
 export function runtimeLogging(
   logger: Logger,
@@ -24,8 +25,9 @@ export function runtimeLogging(
   };
   return {
     // pino drops what is below the level.
-    logger: new DefaultLogger('TRACE', ({ level, message, meta }) => {
-      logger[write[level]](fieldsOf(meta, names), message);
+    logger: new DefaultLogger('TRACE', ({ level, message, meta, timestampNanos }) => {
+      const time = new Date(Number(timestampNanos / 1_000_000n)).toISOString();
+      logger[write[level]]({ time, ...fieldsOf(meta, names) }, message);
     }),
     logging: { forward: {}, filter: makeTelemetryFilterString({ core: 'WARN', other: 'WARN' }) },
   };

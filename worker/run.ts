@@ -9,7 +9,6 @@ import {
   IdentityAnnotation,
   leaseHolderOf,
   READINESS_TAINT,
-  type TemporalNames,
   temporalNames,
 } from '../api/names.ts';
 import { runAbandonedLeasesController } from '../controllers/leases/abandonedLeases.ts';
@@ -63,7 +62,7 @@ import { freePort, serve } from './http.ts';
 import { type IdentityLease, publishIdentity } from './identity.ts';
 import { installedPolicies } from './installation.ts';
 import { type InstallationState, watchInstallation } from './installationWatch.ts';
-import { toLog } from '../process/log.ts';
+import { createLogger, toLog } from '../process/log.ts';
 import { runtimeLogging } from './log.ts';
 import { createMetrics, type Metrics, metricsAnswer } from './metrics/metrics.ts';
 import { startNotifications } from './notifications/notifications.ts';
@@ -112,7 +111,7 @@ export async function runWorker(config: Config, logger: Logger, signal: AbortSig
   const metrics = createMetrics();
   const settings = workerSettings(payloadObserver(log, metrics));
   const sdkMetricsAddress = `127.0.0.1:${await freePort()}`;
-  installRuntime(logger, temporalNames(config.cluster), sdkMetricsAddress);
+  installRuntime(config, sdkMetricsAddress);
   const tracing = config.exportsTraces ? await loadTracing(log) : undefined;
   const state: State = { needsAdmission: config.components.has('admission') };
   const pages = {
@@ -604,8 +603,9 @@ function warnAboutDisabledGates({ nodes, readinesses, readinessPolicies }: Fence
 /** The SDK's metrics are named as the conventions of Prometheus demand. */
 const prometheusNames = { countersTotalSuffix: true, unitSuffix: true, useSecondsForDurations: true };
 
-function installRuntime(logger: Logger, names: TemporalNames, sdkMetricsAddress: string): void {
-  const { logging, ...options } = runtimeLogging(logger, names);
+function installRuntime({ logLevel, cluster }: Config, sdkMetricsAddress: string): void {
+  const logger = createLogger(logLevel, { ownTime: true });
+  const { logging, ...options } = runtimeLogging(logger, temporalNames(cluster));
   Runtime.install({
     ...options,
     // worker/main.ts handles signals, because it also stops the control loops.

@@ -3,17 +3,19 @@ import { pino } from 'pino';
 import { temporalNames } from '../../api/names.ts';
 import { runtimeLogging } from '../../worker/log.ts';
 
-/** Returns what the runtime logs at `level`, as JSON. */
+/** Returns the lines that the runtime writes at `level`, parsed. */
 function logged(level: string, cluster: string | undefined, meta: Record<string, unknown>): unknown[] {
   const lines: string[] = [];
   const logger = pino({ level, base: null, timestamp: false }, { write: (line: string) => lines.push(line) });
   const runtime = runtimeLogging(logger, temporalNames(cluster)).logger;
-  runtime?.info('Stage started', meta);
-  runtime?.debug('Activity started', meta);
+  // The SDK passes the time of a line under this symbol.
+  const fields = { ...meta, [Symbol.for('log_timestamp')]: 1_795_831_200_123_456_789n };
+  runtime?.info('Stage started', fields);
+  runtime?.debug('Activity started', fields);
   return lines.map((line) => JSON.parse(line));
 }
 
-const info = { level: 30, msg: 'Stage started' };
+const info = { level: 30, time: '2026-11-28T02:00:00.123Z', msg: 'Stage started' };
 
 test.each([
   {
@@ -44,9 +46,12 @@ test.each([
     want: { workflowId: 'node-maintenance-rack-7' },
   },
   { when: 'the SDK', meta: { sdkComponent: 'worker' }, want: { sdkComponent: 'worker' } },
-])('a log line of $when names its object and run, and contains no token', ({ cluster, meta, want }) => {
-  expect(logged('info', cluster, meta)).toEqual([{ ...info, ...want }]);
-});
+])(
+  'a log line of $when names its object and run, has the time at which it was logged, and contains no token',
+  ({ cluster, meta, want }) => {
+    expect(logged('info', cluster, meta)).toEqual([{ ...info, ...want }]);
+  },
+);
 
 test('the level of the worker applies to Temporal', () => {
   expect(logged('debug', undefined, {})).toHaveLength(2);
