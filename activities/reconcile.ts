@@ -44,8 +44,8 @@ export interface ReconcileOptions {
   podDelayMs?: DelayOf<Pod>;
   evacuationDelayMs?: DelayOf<Evacuation>;
   /**
-   * The time within which changes of other maintenances and their nodes do, which may concern it, too. There may be hundreds of activities that
-   * wait, and each of these changes would start a pass of all of them at once.
+   * Returns the time within which a change of another maintenance, or of its nodes, starts the next pass. It is longer for activities that wait:
+   * there may be hundreds, and each change would start a pass of all of them at once.
    */
   otherMs: () => number;
   /** Reports whether a change of another maintenance may concern it; any unless given. */

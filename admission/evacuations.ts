@@ -41,7 +41,7 @@ function resolved(evacuation: Evacuation, pod: Pod): ReviewResult {
   const { podRef, evacuators: given } = evacuation.spec;
   if (podRef.uid !== uid)
     return invalid(
-      `spec.podRef.uid: pod ${podName(pod)} has UID "${uid}", not "${podRef.uid}": the pod was replaced by another pod of the same name`,
+      `spec.podRef.uid: pod ${podName(pod)} has UID "${uid}", not "${podRef.uid}": the pod was replaced by another pod of the same name, so use the UID of that one, or do not evacuate it`,
     );
   const name = evacuationName(pod.metadata);
   const { finalizers, annotations } = evacuation.metadata;

@@ -216,7 +216,7 @@ const Settings = z
     rebootCommand: setting(z.string().default('systemctl reboot'), {
       flags: '--reboot-command <command>',
       variable: 'REBOOT_COMMAND',
-      description: 'shell command that reboots the host; nothing for an agent that does not reboot it',
+      description: 'shell command that reboots the host; if it is empty, the agent does not reboot it',
       defaultText: 'systemctl reboot',
     }),
     rebootSentinel: setting(
@@ -224,7 +224,7 @@ const Settings = z
         .string()
         .default('/var/run/reboot-required')
         .refine((path) => path === '' || isAbsolute(path), {
-          error: 'expected an absolute path, or nothing for no sentinel file',
+          error: 'expected an absolute path, or an empty value to disable the sentinel file',
         }),
       {
         flags: '--reboot-sentinel <file>',

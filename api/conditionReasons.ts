@@ -84,7 +84,7 @@ export const conditionReasons = {
         Deadlock: {
           status: ['False'],
           meaning:
-            'Pods are Pending because maintenances have cordoned every node on which they fit, and the budget of the pods that remain waits for them; the message names the node to uncordon.',
+            'Pods are Pending because maintenances have cordoned every node on which they fit, and the budget of the pods that remain waits for them; the message names the maintenance whose completion resolves it.',
         },
         PodsDoNotFit: { status: ['False'], meaning: 'Pods fit on no other node now; the message says why.' },
         PodsFit: { status: ['True'], meaning: 'All pods that are left fit on other nodes.' },
@@ -163,7 +163,8 @@ export const conditionReasons = {
         ControllerResponds: { status: ['True'], meaning: 'A controller has answered an EvictionRequest.' },
         NoController: {
           status: ['False'],
-          meaning: 'No controller has answered an EvictionRequest within `--eviction-request-response`.',
+          meaning:
+            'No controller has answered an EvictionRequest within `--eviction-request-response-timeout`.',
         },
       },
     },

@@ -239,7 +239,7 @@ const nodeDisruptionBudget: StoredKind = {
       name: 'Out-Of-Service',
       type: 'integer',
       jsonPath: '.status.outOfService',
-      description: 'Number of nodes out of service at the last check by a window',
+      description: 'Number of selected nodes that are out of service',
     },
   ],
 };

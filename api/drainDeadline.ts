@@ -83,6 +83,6 @@ export const drainDeadlineStays: CelRule = {
 export const TemplateDrainDeadline = DrainDeadline.meta(
   cel(afterOrAt, {
     rule: '!has(self.at)',
-    message: 'drainDeadline.at is one time, but the window opens many times: use after',
+    message: 'drainDeadline.at is one time, but the window opens many times: use drainDeadline.after',
   }),
 );

@@ -27,7 +27,7 @@ export const eventReasons = {
     type: 'Warning',
     on: ['NodeMaintenance'],
     meaning:
-      'Pods are Pending because of cordoned nodes, and the budget that blocks the drains waits for these pods; the message names the node to uncordon.',
+      'Pods are Pending because of cordoned nodes, and the budget that blocks the drains waits for these pods; the message names the maintenance whose completion resolves it.',
   },
   CapacityUnavailable: {
     type: 'Warning',

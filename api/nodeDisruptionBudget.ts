@@ -20,7 +20,7 @@ export const NodeDisruptionBudgetSpec = z.strictObject({
   maxUnavailable: countOrPercent()
     .default(DEFAULT_NODE_DISRUPTION_BUDGET)
     .describe(
-      'Maximum number of nodes that may be out of service at the same time: a number, or a percentage of the selected nodes, rounded down to at least one. A node is out of service if it is cordoned, is not ready, waits for its readiness gates, or is in maintenance by a window. With 0, windows start no nodes.',
+      'Maximum number of nodes that may be out of service at the same time: a number, or a percentage of the selected nodes, rounded down to at least one. A node is out of service if it is cordoned, is not ready, waits for its readiness gates, is held by a NodeMaintenance in stage Cordon or Drain, or is reserved by a window. With 0, windows start no nodes.',
     )
     .meta(cel(isCountOrPercent)),
   nodeSelector: NodeSelector.optional().describe(

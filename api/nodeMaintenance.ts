@@ -105,7 +105,7 @@ function concreteSelectorsAreFirst(podType: string): CelRule {
   const ofType = `self.filter(e, e.podType == '${podType}')`;
   return {
     rule: `!${ofType}.map(e, e.podPriority).isSorted() || ${ofType}.map(e, e.podPriority * 2 + (has(e.podSelector) ? 0 : 1)).isSorted()`,
-    message: `drainPlan must list an entry of podType ${podType} with a podSelector before the one of the same podPriority without: swap them`,
+    message: `drainPlan must list an entry of podType ${podType} with a podSelector before the entry of the same podPriority that has none: swap them`,
   };
 }
 

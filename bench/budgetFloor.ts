@@ -51,7 +51,7 @@ class BudgetFloorDrain implements Attempt {
   readonly #parts: Parts;
   #waiting: Readonly<Pod>[] = [];
   /** Names of pods whose eviction was requested and that the budget's status does not list yet. */
-  readonly #pstop = new Set<string>();
+  readonly #pending = new Set<string>();
   /** The eviction that delays the next one. */
   #current: Promise<void> | undefined;
 
@@ -65,7 +65,7 @@ class BudgetFloorDrain implements Attempt {
     await Promise.all(nodeNames.map((name) => kube.mergePatch(resources.nodes, { name }, cordon)));
     this.#waiting = this.#remaining();
     const unsubscribe = budgets.subscribe(({ object }) => {
-      for (const name of Object.keys(object.status?.disruptedPods ?? {})) this.#pstop.delete(name);
+      for (const name of Object.keys(object.status?.disruptedPods ?? {})) this.#pending.delete(name);
       this.#next(signal);
     });
     while (this.#remaining().length > 0) await pods.changed(signal);
@@ -86,7 +86,7 @@ class BudgetFloorDrain implements Attempt {
 
   #next(signal: AbortSignal): void {
     const [budget] = this.#parts.budgets.list();
-    const isAllowed = (budget?.status?.disruptionsAllowed ?? 0) > this.#pstop.size;
+    const isAllowed = (budget?.status?.disruptionsAllowed ?? 0) > this.#pending.size;
     const pod = this.#current === undefined && isAllowed ? this.#waiting.shift() : undefined;
     if (pod === undefined) return;
     const eviction = this.#evict(pod, signal);
@@ -101,13 +101,13 @@ class BudgetFloorDrain implements Attempt {
 
   async #evict(pod: Readonly<Pod>, signal: AbortSignal): Promise<void> {
     const { name, uid = '' } = pod.metadata;
-    this.#pstop.add(name);
+    this.#pending.add(name);
     const kind = await this.#parts.kube.evict({ namespace, name, uid }, { signal }).then(
       (outcome) => outcome.kind,
       () => 'Failed' as const,
     );
     if (kind === 'Evicted') return;
-    this.#pstop.delete(name);
+    this.#pending.delete(name);
     if (kind !== 'Gone' && !signal.aborted) this.#waiting.unshift(pod);
   }
 }

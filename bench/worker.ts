@@ -159,7 +159,7 @@ export class WorkerProcess {
     const temporalIdentity = leader?.metadata.annotations?.[IdentityAnnotation.TemporalIdentity];
     return temporalIdentity?.startsWith(`${this.#child.pid}@${hostname()}_`) === true
       ? undefined
-      : 'another worker leads';
+      : 'another worker is the leader';
   }
 
   #logTail(): string {

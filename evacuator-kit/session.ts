@@ -107,8 +107,8 @@ export class EvacuationSession implements Session {
   }
 
   /**
-   * Marks the evacuator as completed. Resolves with since when it was active; undefined when it is no longer. Rejects with a KubeError when the
-   * apiserver rejects the update.
+   * Marks the evacuator as completed. Resolves with the time at which it became active; with undefined if it is not active any more. Rejects with a
+   * KubeError when the apiserver rejects the update.
    */
   async complete(message?: string): Promise<{ activatedAt: string | undefined } | undefined> {
     const completed = { op: 'add', path: '/status/activeEvacuatorCompleted', value: true } as const;

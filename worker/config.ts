@@ -115,7 +115,7 @@ export type WebhookHost = { kind: 'Service' } | { kind: 'Host'; host: string };
 export interface Port {
   number: number;
   /** The user asked for this port: it is an error if it is taken. */
-  named: boolean;
+  isExplicit: boolean;
   /** IP address to listen on; undefined: all. */
   address?: string | undefined;
 }
@@ -136,12 +136,12 @@ export function parseConfig(argv: readonly string[], env: NodeJS.ProcessEnv): Co
     webhookCertificates,
     directEvictions,
     evacuators: {
-      responseSeconds: settings.evacuatorResponse,
+      responseSeconds: settings.evacuatorResponseTimeout,
       knownClasses: settings.evacuatorClasses,
       deployments: settings.deploymentEvacuator,
       deploymentRegistration: settings.deploymentRegistration,
     },
-    evictionApi: { api: settings.evictionApi, responseSeconds: settings.evictionRequestResponse },
+    evictionApi: { api: settings.evictionApi, responseSeconds: settings.evictionRequestResponseTimeout },
     evictionRequestController: settings.evictionRequestController,
     evictionRequestResponders: settings.evictionRequestResponders ?? settings.evictionRequestController,
     nodeLeaseDurationSeconds: settings.nodeLeaseDuration,
@@ -251,11 +251,11 @@ const Settings = z
       choices: evictionPolicies,
       defaultText: 'reject',
     }),
-    evacuatorResponse: setting(
+    evacuatorResponseTimeout: setting(
       wholeNumber('whole seconds', 1, 3_600).default(DEFAULT_EVACUATOR_RESPONSE_SECONDS),
       {
-        flags: '--evacuator-response <seconds>',
-        variable: 'EVACUATOR_RESPONSE',
+        flags: '--evacuator-response-timeout <seconds>',
+        variable: 'EVACUATOR_RESPONSE_TIMEOUT',
         description: 'time within which an evacuator must respond, unless its class is known',
         defaultText: String(DEFAULT_EVACUATOR_RESPONSE_SECONDS),
       },
@@ -299,11 +299,11 @@ const Settings = z
       choices: evictionApis,
       defaultText: defaultEvictionApi.api,
     }),
-    evictionRequestResponse: setting(
+    evictionRequestResponseTimeout: setting(
       wholeNumber('whole seconds', 1, 3_600).default(defaultEvictionApi.responseSeconds),
       {
-        flags: '--eviction-request-response <seconds>',
-        variable: 'EVICTION_REQUEST_RESPONSE',
+        flags: '--eviction-request-response-timeout <seconds>',
+        variable: 'EVICTION_REQUEST_RESPONSE_TIMEOUT',
         description:
           'time within which a controller must answer an EvictionRequest; with --eviction-api auto, Evacuations are used after it',
         defaultText: String(defaultEvictionApi.responseSeconds),
@@ -543,7 +543,7 @@ export const settingSources: readonly SettingSource[] = sourcesOf(Settings);
 function portSetting(name: string, purpose: string, defaultPort: number) {
   const port = wholeNumber('a port', 0, 65_535)
     .optional()
-    .transform((number): Port => ({ number: number ?? defaultPort, named: number !== undefined }));
+    .transform((number): Port => ({ number: number ?? defaultPort, isExplicit: number !== undefined }));
   return setting(port, {
     flags: `--${name}-port <port>`,
     variable: `${name.toUpperCase()}_PORT`,

@@ -56,7 +56,7 @@ function shared<T>(work: () => Promise<T>): () => Promise<T> {
  */
 export async function listenOn(
   server: NetServer,
-  { number, named, address }: Port,
+  { number, isExplicit, address }: Port,
   name: string,
 ): Promise<number> {
   try {
@@ -64,7 +64,7 @@ export async function listenOn(
   } catch (error) {
     const remedy = remedyOf(error, { number, address, name });
     if (remedy === undefined) throw error;
-    if (named || !isTaken(error)) throw new Error(remedy, { cause: error });
+    if (isExplicit || !isTaken(error)) throw new Error(remedy, { cause: error });
     await listen(server, 0, address);
   }
   return (server.address() as AddressInfo).port;

@@ -28,7 +28,7 @@ interface Options {
 }
 
 /**
- * Reports by the log, a metric and `state` how the installed manifests differ from this release, until the signal. A new difference is reported when
+ * Reports by the log, a metric and `state` how the installed manifests differ from this release, until the signal aborts. A new difference is reported when
  * the next check finds one, too. A process that runs is never stopped by it: what it has started is safer with it than without, and its next start
  * decides again.
  */

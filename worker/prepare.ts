@@ -34,7 +34,10 @@ export async function prepareCluster(
       { namespace, windowJobs, readinessGates, evictionRequests, webhookHosts: hostsOf(config) },
       log,
     );
-  const installation = { name: 'CRDs, policies and RBAC', remedy: 'npm start -- --install applies them' };
+  const installation = {
+    name: 'CRDs, policies and RBAC',
+    remedy: 'kubectl apply --server-side -k deploy, the Helm chart or npm start -- --install applies them',
+  };
   const check = { kube, namespace, component, readinessGates, release: packageVersion() };
   return { check, review: await untilWithoutProblems(installation, wait, () => reviewManifests(check)) };
 }
@@ -48,7 +51,7 @@ export async function checkWebhooks(
   const webhooks = {
     name: 'webhook configurations',
     remedy:
-      'npm start -- --install applies them; to read them, admission needs the permissions of ServiceAccount node-maintenance-admission (--admission-kubeconfig)',
+      'kubectl apply --server-side -k deploy, the Helm chart or npm start -- --install applies them; to read them, admission needs the permissions of ServiceAccount node-maintenance-admission (--admission-kubeconfig)',
   };
   const check = { kube, namespace, readinessGates, release: packageVersion() };
   const { difference } = await untilWithoutProblems(webhooks, wait, () => reviewWebhooks(check));

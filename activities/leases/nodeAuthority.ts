@@ -97,8 +97,8 @@ export class NodeAuthority {
       if (first === undefined) continue;
       const what =
         permission === 'Denied' ? 'skipped' : 'held until Complete, and nothing more is started there';
-      const verb = nodes.length === 1 ? 'Node' : 'Nodes';
-      const message = `${verb} ${listed(nodes.map(({ name }) => name))} ${nodes.length === 1 ? 'is' : 'are'} ${what}: ${first.because}.`;
+      const noun = nodes.length === 1 ? 'Node' : 'Nodes';
+      const message = `${noun} ${listed(nodes.map(({ name }) => name))} ${nodes.length === 1 ? 'is' : 'are'} ${what}: ${first.because}.`;
       this.#deps.events.record(maintenance, { type: 'Warning', reason: 'NodeNotAuthorized', message });
     }
   }

@@ -109,7 +109,7 @@ async function report(
   if (isExceeded) return;
   for (const pod of pods.slice(0, maxPodsWithEvent)) {
     const isDeleted = onDeadline === 'Delete' && !isOfOthers(pod);
-    const effect = isDeleted ? ', and pods that are left are deleted' : '';
+    const effect = isDeleted ? '; pods that are left are deleted one grace period earlier' : '';
     deps.nodeEvents.record(aboutPod(pod), {
       type: 'Normal',
       reason: 'DrainDeadline',

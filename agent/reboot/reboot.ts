@@ -106,7 +106,7 @@ class Requests {
       log.info('Reboot command succeeded', { node: name, command });
       return undefined;
     }
-    // Such as the command of an agent that was started again, which finds that of the one before at work.
+    // For example, the command of a restarted agent fails because the one of its predecessor is still running.
     if (isShuttingDown()) return { requeueAfterMs: shutdownPollMs };
     return this.#failed(node, problem);
   }
@@ -159,7 +159,7 @@ function annotationPath(key: string): string {
   return `/metadata/annotations/${key.replaceAll('/', '~1')}`;
 }
 
-/** Keeps the annotation `RebootAnnotation.Required` as the sentinel is. */
+/** Keeps the annotation `RebootAnnotation.Required` in sync with the sentinel file. */
 class Requirement {
   readonly #deps: AgentDeps;
   readonly #options: Required<Pick<RebootOptions, 'watch' | 'sentinel'>>;

@@ -34,7 +34,7 @@ export function addDoctorVerb(program: Command): void {
     )
     .addOption(namespaceOption())
     .addOption(
-      new Option('--stuck-after <duration>', 'age from which what should take seconds counts as stuck')
+      new Option('--stuck-after <duration>', 'report an operation as stuck when it has lasted this long')
         .argParser(duration)
         .default(5 * 60_000, '5m'),
     )

@@ -135,7 +135,7 @@ const allowsText = { Never: 'never', NotNow: 'not now', Gradually: 'gradually', 
 
 const budgetColumns: Column<PlanReport['budgets'][number]>[] = [
   { title: 'BUDGET', cell: ({ budget }) => budget },
-  { title: 'ALLOWS', cell: ({ allows }) => allowsText[allows] },
+  { title: 'EVICTIONS', cell: ({ allows }) => allowsText[allows] },
   { title: 'ALLOWED', cell: ({ allowed, pods }) => `${allowed} of ${pods}` },
   { title: 'MESSAGE', cell: ({ message }) => message },
 ];

@@ -130,8 +130,9 @@ function deadlineLines({ drainDeadline }: MaintenanceSummary, now: number): stri
   const effect =
     onDeadline === 'Delete' ? 'pods that are left are deleted' : 'pods that are left are reported';
   if (leftMs <= 0) return [`deadline ${time} has passed: ${effect}`];
+  const early = onDeadline === 'Delete' ? ' one grace period earlier' : '';
   const next = nextStep === undefined ? '' : `; next notification in ${duration(Date.parse(nextStep) - now)}`;
-  return [`deadline in ${duration(leftMs)} (${time}): ${effect}${next}`];
+  return [`deadline in ${duration(leftMs)} (${time}): ${effect}${early}${next}`];
 }
 
 function inServiceText(nodes: readonly NodeSummary[], missingNodes: readonly string[] = []): string {

@@ -138,7 +138,9 @@ async function approve(kube: Kube, window: MaintenanceWindow, { node = [] }: Nod
     );
   const nodes = node.length === 0 ? {} : { nodes: node };
   await requestOf(kube, window, { annotation: WindowRequestAnnotation.Approve, verb: 'approve', ...nodes });
-  return node.length === 0 ? 'approved until it ends' : `approved for ${node.join(', ')} until it ends`;
+  return node.length === 0
+    ? 'approved until the window ends'
+    : `approved for ${node.join(', ')} until the window ends`;
 }
 
 /** Advances by annotations of the NodeMaintenances, which also works while the window is closed. */
@@ -162,7 +164,7 @@ async function advance(
   for (const found of chosen) await rejectWhileJobRuns(kube, found);
   for (const { maintenance } of chosen)
     await annotateWindowMaintenance(kube, maintenance, { [WindowAnnotation.WorkDone]: 'true' }, fieldManager);
-  return `marked ${node.join(', ')} as done: uncordoned when Ready, immediately if failed`;
+  return `work on ${node.join(', ')} marked as done: uncordoned when Ready, at once if it had failed`;
 }
 
 /** The annotation would otherwise be rejected by the controller, which only an Event reports. */
@@ -207,8 +209,8 @@ async function pause(
   if (!isPaused) await annotate(kube, window, Paused, reason);
   const paused = isPaused ? 'unchanged: already paused' : 'paused';
   return window.status?.active === undefined
-    ? `${paused}: it does not open until resume`
-    : `${paused}: it starts no more nodes and does not open until resume; nodes in progress continue`;
+    ? `${paused}: it does not open until it is resumed`
+    : `${paused}: it starts no more nodes and does not open until it is resumed; nodes in progress continue`;
 }
 
 /** Undoes every pause of the window, but not what its manifest says. */

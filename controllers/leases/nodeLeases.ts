@@ -34,7 +34,7 @@ const leaseWorkers = 4;
 const namespaceKey = '';
 const terminatingRetryMs = 1_000;
 const remedy =
-  "apply the worker's RBAC rules again: npm start -- --install, or kubectl apply --server-side -k deploy";
+  "apply the worker's RBAC rules again: kubectl apply --server-side -k deploy, the Helm chart, or npm start -- --install";
 
 /**
  * Manages one maintenance Lease per node, as Kubernetes' NodeLifecycleController does in KEP-1411 (> Proposal). Contract:

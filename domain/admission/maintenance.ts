@@ -57,7 +57,9 @@ export function deadlineProblem({ spec, before }: Proposal, now: Date): string |
   const { at } = spec.drainDeadline ?? {};
   if (at === undefined || spec.stage === 'Complete' || Date.parse(at) > now.getTime()) return undefined;
   const isNew = at !== before?.drainDeadline?.at || (spec.stage === 'Drain' && before.stage !== 'Drain');
-  return isNew ? `spec.drainDeadline.at: ${at} has passed: set a later time, or use after` : undefined;
+  return isNew
+    ? `spec.drainDeadline.at: ${at} has passed: set a later time, or spec.drainDeadline.after`
+    : undefined;
 }
 
 /** Returns why the status of a maintenance could not be stored, or undefined. */
@@ -203,7 +205,7 @@ function exceedsBudget(input: RuleInput): string | undefined {
   if (first === undefined) return undefined;
   const names = others.map(({ limit }) => limit.name);
   const also = names.length === 0 ? '' : ` (exceeded as well: ${listed(names)})`;
-  return `spec.nodeSelector: ${numbered(first.before + first.more, 'node')} would be out of service, and NodeDisruptionBudget ${first.limit.name} allows ${first.limit.allowed}${also}: maintenance windows wait until fewer are`;
+  return `spec.nodeSelector: ${numbered(first.before + first.more, 'node')} would be out of service, and NodeDisruptionBudget ${first.limit.name} allows ${first.limit.allowed}${also}: this maintenance is not blocked, but maintenance windows start no node until fewer are out of service`;
 }
 
 function overlapsOthers({ name, maintenances, selected }: RuleInput): string | undefined {

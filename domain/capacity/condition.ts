@@ -98,8 +98,8 @@ function servedFirstMessage({ unplaced, servedFirst, stopped }: CapacityFacts): 
 function unplacedMessage({ unplaced, waits, stopped }: CapacityFacts): string {
   const fit = unplaced.length === 1 ? 'fits' : 'fit';
   const effect = waits
-    ? 'Evicted when there is room: add a node, free resources, or set .spec.requireCapacity to false'
-    : 'Evicted nevertheless, because .spec.requireCapacity is not true: replacements will be Pending';
+    ? 'They are evicted when there is room: add a node, free resources, or set .spec.requireCapacity to false'
+    : 'They are evicted nevertheless, because .spec.requireCapacity is not true: replacements will be Pending';
   return `${numbered(unplaced.length, 'pod')} ${fit} on no other node: ${unplacedNames(unplaced)}. ${effect}.${stoppedNote(stopped)}`;
 }
 
@@ -125,7 +125,7 @@ function unreadMessage(unread: readonly Pod[]): string {
 
 function strandedMessage(stranded: readonly StrandedPod[]): string {
   const pods = stranded.map(({ pod }) => pod);
-  return `${numbered(pods.length, 'pod')} ${pods.length === 1 ? 'is' : 'are'} Pending and would fit on nodes that maintenances have cordoned: ${podNames(pods)}.`;
+  return `${numbered(pods.length, 'pod')} ${pods.length === 1 ? 'is' : 'are'} Pending and would fit on nodes that maintenances have cordoned: ${podNames(pods)}. Complete a maintenance, or add a node.`;
 }
 
 function podNames(pods: readonly Pod[]): string {

@@ -6,7 +6,7 @@ export type MutatingPolicies = 'Installed' | 'NotInstalled' | 'NotServed';
 
 /** Guarantees for maintenances that are missing while webhooks replace policies and no admission server runs (docs/reference/compatibility.md). */
 export const weakerForMaintenances = [
-  'nobody but the worker creates or changes maintenances',
+  'only the worker can create or change maintenances',
   'a pod of a DaemonSet returns to a drained node, and is evacuated again',
 ] as const;
 

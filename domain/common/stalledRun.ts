@@ -94,14 +94,14 @@ const remedies: Readonly<Record<ProblemCause, string>> = {
   SearchAttribute:
     'Register the search attribute (npm run temporal-config -- apply): the run then continues within 10 minutes',
   PayloadKey: 'Give every worker the key: the run then continues within 10 minutes',
-  Other: 'Roll back the workers to the version that ran it before',
+  Other: 'Roll back the workers to the version that ran the workflow before',
 };
 
 function terminate({ workflowId, runId }: ObservedRun, replacedAtMs: number | undefined): string {
-  const remedy = `terminate it, and a new run continues from the object: temporal workflow terminate --workflow-id ${workflowId} --run-id ${runId}`;
+  const remedy = `terminate the run, and a new one continues from the object: temporal workflow terminate --workflow-id ${workflowId} --run-id ${runId}`;
   return replacedAtMs === undefined
     ? remedy
-    : `${remedy}. The worker does this at ${new Date(replacedAtMs).toISOString()}.`;
+    : `${remedy}. The worker terminates it at ${new Date(replacedAtMs).toISOString()}.`;
 }
 
 /** Runs that fail at once are started again with growing pauses, up to a minute: one that lasts longer works. */

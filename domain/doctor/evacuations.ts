@@ -32,7 +32,7 @@ function stuckEvacuation(
   const keptBy =
     finalizers.length === 0 ? '' : `, and finalizers ${finalizers.toSorted().join(', ')} are left`;
   const remedy =
-    'check that a worker leads the control loops; finalizers of other instigators are removed by their owners';
+    'check that a worker is the leader; finalizers of other instigators are removed by their owners';
   if (deletionTimestamp !== undefined)
     return isOlder(deletionTimestamp)
       ? warning(
@@ -45,7 +45,7 @@ function stuckEvacuation(
     return isOlder(creationTimestamp) ? warning(`its pod is gone${keptBy}`, remedy, object) : undefined;
   const blocker = reportedBlocker(status);
   if (blocker === undefined || !requiresIntervention(blocker)) return undefined;
-  return warning(blocker.message, 'resolve it: the pod stays on its node until then', object);
+  return warning(blocker.message, 'do what the message says: the pod stays on its node until then', object);
 }
 
 export interface EvacuatorFacts {
@@ -75,7 +75,7 @@ export function evacuatorFindings(
       );
       const object = `evacuator/${evacuatorClass}`;
       const who = `${numbered(names.length, 'pod')} (${listed(names)}) ${names.length === 1 ? 'names' : 'name'} evacuator class ${evacuatorClass}`;
-      const remedy = `start a program that serves the class, or remove the annotation evacuation.coordination.k8s.io/priority_${evacuatorClass}: until then the evacuation of each pod waits for it (--evacuator-response)`;
+      const remedy = `start a program that serves the class, or remove the annotation evacuation.coordination.k8s.io/priority_${evacuatorClass}: until then the evacuation of each pod waits for it (--evacuator-response-timeout)`;
       return silent === undefined
         ? [
             warning(

@@ -38,7 +38,7 @@ export function evictionRequestFindings(
     ...left.map((one) =>
       warning(
         'its pod is gone',
-        'check that a worker leads the control loops; finalizers of others are removed by their owners',
+        'check that a worker is the leader; finalizers of others are removed by their owners',
         objectOf(one),
       ),
     ),

@@ -69,7 +69,7 @@ function deletionProblem(
   if (!(deletedMs > stuckAfterMs)) return undefined;
   return error(
     `it was deleted ${durationText(deletedMs)} ago and still has finalizers ${finalizers.toSorted().join(', ')}`,
-    `check that a worker leads, and why it does not complete (kubectl maintenance status ${name}); finalizers of others are removed by their owners. Removing ours leaves its nodes cordoned`,
+    `check that a worker is the leader, and why it does not complete (kubectl maintenance status ${name}); finalizers of others are removed by their owners. Removing ours leaves its nodes cordoned`,
     `nodemaintenance/${name}`,
   );
 }
@@ -113,7 +113,7 @@ function waitingProblem(
       return sinceMs > stuckAfterMs
         ? error(
             'no worker has observed its latest change',
-            'check that a worker leads and polls Temporal (kubectl maintenance workers)',
+            'check that a worker is the leader and polls Temporal (kubectl maintenance workers)',
             object,
           )
         : undefined;
@@ -133,7 +133,7 @@ function waitingProblem(
       return sinceMs > stuckAfterMs
         ? error(
             `it has been completing for ${durationText(sinceMs)}`,
-            `check that a worker leads; ${statusRemedy}`,
+            `check that a worker is the leader; ${statusRemedy}`,
             object,
           )
         : undefined;

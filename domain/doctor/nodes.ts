@@ -41,7 +41,7 @@ export function leaseFindings(
         ? [
             warning(
               `the worker holds the Lease of node ${name}, and no maintenance has cordoned the node`,
-              'check that a worker leads the control loops, which releases it',
+              'check that a worker is the leader, which releases it',
               object,
             ),
           ]
@@ -61,7 +61,7 @@ export interface NodeFacts {
   readonly agentLeases: readonly Lease[];
 }
 
-/** Checks what is left on nodes without a maintenance, and nodes whose readiness gates stay closed. */
+/** Checks what is left on nodes without a maintenance, and nodes whose readiness gates do not become ready. */
 export function nodeFindings(facts: NodeFacts, timing: StuckTiming): Finding[] {
   const held = heldNodes(facts.maintenances);
   const readinesses = new Map(facts.readinesses.map((one) => [one.metadata.name, one]));
@@ -94,7 +94,7 @@ function gateFindings(
     return [
       error(
         `it has the taint ${READINESS_TAINT.key} and no readiness gate`,
-        'check that a worker leads with readiness gates enabled: it removes the taint; without readiness gates remove it by hand',
+        'check that the leader runs with readiness gates enabled: it removes the taint; without readiness gates remove it by hand',
         object,
       ),
     ];
@@ -131,7 +131,7 @@ function leftovers(node: Node, { cordonedByUs }: NodeFacts): Finding[] {
       ? [
           warning(
             `${conditions.join(' and ')} ${conditions.length === 1 ? 'is' : 'are'} True, and no maintenance holds it`,
-            'check that a worker leads the control loops, which removes them',
+            'check that a worker is the leader, which removes them',
             object,
           ),
         ]
@@ -168,7 +168,7 @@ function heldPods({ pods, nodes }: NodeFacts, held: ReadonlySet<string>): Findin
   return [
     warning(
       `${numbered(left.length, 'pod')} (${listed(left.map(podName))}) still ${left.length === 1 ? 'has' : 'have'} scheduling gate ${maintenanceGate}, and no maintenance holds the node`,
-      'check that a worker leads the control loops, which removes the gate',
+      'check that a worker is the leader, which removes the gate',
     ),
   ];
 }

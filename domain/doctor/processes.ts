@@ -62,7 +62,7 @@ function leaderFinding({ leader, processes, electedAt, namespace, now }: Process
     const since = Date.parse(electedAt ?? '');
     const text = Number.isNaN(since) ? '' : ` for ${durationText(now - since)}`;
     return error(
-      `no process leads the control loops${text}: evacuations, readiness taints and starts of maintenances wait`,
+      `no process is the leader of the control loops${text}: evacuations, readiness taints and starts of maintenances wait`,
       `start a worker; if one runs, ${logsRemedy(namespace)}`,
       `lease/${namespace}/node-maintenance-controllers`,
     );

@@ -21,7 +21,7 @@ export function durationMs(text: string): number {
 
 /**
  * Returns the deadline that is in effect, with the steps that are done; undefined without one, and until Drain has started. The time never moves
- * back: "a later, looser deadline does not relax an earlier one". Once the nodes were drained, it stays as it was. A step is the same one as before if it does the same as long before the deadline.
+ * back: "a later, looser deadline does not relax an earlier one". Once the nodes were drained, it stays as it was. Two steps are the same if their action and their time before the deadline are equal.
  */
 export function drainDeadlineOf(
   spec: DrainDeadline | undefined,
@@ -107,7 +107,7 @@ export function deadlineText({ spec, status }: Pick<NodeMaintenance, 'spec' | 's
   const next = deadline.steps.find(({ doneAt }) => doneAt === undefined);
   const isOver = next === undefined || next.action !== 'Notify';
   const what = deletesOnDeadline({ spec })
-    ? 'pods that are left are deleted'
+    ? 'pods that are left are deleted one grace period earlier'
     : 'pods that are left are reported';
   return `${deadline.time}: ${what}${isOver ? '' : `; the next notification is due at ${next.time}`}`;
 }

@@ -34,10 +34,11 @@ export function entryKey({ podType, podPriority, podSelector }: DrainPlanEntry):
   return `${podType}/${podPriority}/${selectorKey(podSelector)}`;
 }
 
-/** Formats an entry: `Default pods with app=web up to 5000`. */
+/** Formats an entry: `Default pods with app=web and priority up to 5000`. */
 export function entryText({ podType, podPriority, podSelector }: DrainPlanEntry): string {
   const selector = podSelector === undefined ? '' : selectorText(podSelector);
-  return `${podType} pods${selector === '' ? '' : ` with ${selector}`} up to ${podPriority}`;
+  const priority = `priority up to ${podPriority}`;
+  return `${podType} pods with ${selector === '' ? priority : `${selector} and ${priority}`}`;
 }
 
 /**

@@ -301,7 +301,10 @@ function notesOf(pod: Pod, emptyDirs: readonly string[], cause: RemainingCause |
   if (podType === 'Default' && !hasController(pod) && !isFinished(pod))
     notes.push({ reason: NoteReason.NoController, message: 'no controller recreates it' });
   if (emptyDirs.length > 0)
-    notes.push({ reason: NoteReason.EmptyDir, message: `data in emptyDir ${emptyDirs.join(', ')} are lost` });
+    notes.push({
+      reason: NoteReason.EmptyDir,
+      message: `data in emptyDir ${emptyDirs.join(', ')} will be lost`,
+    });
   return notes;
 }
 

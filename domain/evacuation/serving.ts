@@ -83,7 +83,7 @@ function stateOf(
     case 'Unanswered':
       return {
         status: 'False',
-        message: `No controller serves EvictionRequests, none has answered one within ${responseSeconds} s: ${others}.`,
+        message: `No controller has answered an EvictionRequest within ${responseSeconds} s: ${others}.`,
       };
     case 'NotServed':
       return {

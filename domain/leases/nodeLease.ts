@@ -43,7 +43,7 @@ const maxHolderLength = 200;
 
 /** Applies to all nodes, so it is reported once. */
 export const leasesRejected =
-  'the worker lacks permission to write Leases in namespace kube-node-maintenance; grant it with npm start -- --install or kubectl apply --server-side -k deploy';
+  'the worker lacks permission to write Leases in namespace kube-node-maintenance; apply the manifests of its release again (kubectl apply --server-side -k deploy, the Helm chart, or npm start -- --install)';
 
 export function heldByAnother(holder: string): string {
   return `held by ${oneLine(holder, maxHolderLength)}`;
@@ -61,8 +61,13 @@ export function nodeLeasesCondition(waiting: readonly NodeWithoutLease[]): Condi
   const type = NODE_LEASES_HELD;
   if (waiting.length === 0)
     return { type, status: 'True', reason: 'Held', message: 'The maintenance Leases of all nodes are held.' };
-  const nodes = waiting.map(({ name, because }) => `${name} (${oneLine(because, maxReasonLength)})`);
-  return { type, status: 'False', reason: 'Waiting', message: `Waiting for nodes ${listed(nodes)}.` };
+  const nodes = waiting.map(({ name, because }) => `node ${name} (${oneLine(because, maxReasonLength)})`);
+  return {
+    type,
+    status: 'False',
+    reason: 'Waiting',
+    message: `Waiting for the maintenance Lease of ${listed(nodes)}.`,
+  };
 }
 
 /** Returns why nodes are not drained that cannot be cordoned: the reason and message of a condition. */
@@ -70,7 +75,10 @@ export function cordonRejected(
   rejected: readonly RejectedNode[],
 ): Pick<ConditionFacts, 'reason' | 'message'> {
   const nodes = rejected.map(({ name, rejection }) => `${name} (${oneLine(rejection, maxReasonLength)})`);
-  return { reason: 'CordonRejected', message: `Nodes cannot be cordoned: ${listed(nodes)}.` };
+  return {
+    reason: 'CordonRejected',
+    message: `Nodes cannot be cordoned: ${listed(nodes)}. Change what rejects it, or do not select them.`,
+  };
 }
 
 /** The condition after the nodes are uncordoned. */

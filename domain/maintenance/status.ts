@@ -443,7 +443,7 @@ function drainedCondition(
     return { ...drained, status: 'True', ...drainedReason(decision.remaining, verification) };
   // kubectl wait takes a condition of an earlier generation for outdated.
   if (previous?.status === 'True') return previous;
-  const message = 'No pod is left to evacuate, which the worker verifies in the apiserver.';
+  const message = 'No pod is left to evacuate; the worker verifies this in the apiserver.';
   return { ...drained, status: 'False', reason: 'Draining', message };
 }
 

@@ -104,7 +104,10 @@ export function deadline(
 ): Notification {
   const isExceeded = step.action !== 'Notify';
   const left = `${numbered(pods.length, 'pod')} left`;
-  const then = onDeadline === 'Delete' ? 'Pods that are left then are deleted.' : 'Nothing is deleted then.';
+  const then =
+    onDeadline === 'Delete'
+      ? 'Pods that are left are deleted one grace period earlier.'
+      : 'Nothing is deleted then.';
   const deletes = onDeadline === 'Delete' ? 'Pods that are left are deleted.' : 'Nothing is deleted.';
   const message = [
     isExceeded
@@ -133,8 +136,8 @@ export function deadline(
 
 function exemptText(count: number): string {
   return count === 1
-    ? '1 pod is not, while another client holds the maintenance Lease of its node.'
-    : `${count} pods are not, while other clients hold the maintenance Leases of their nodes.`;
+    ? '1 pod is not deleted while another client holds the maintenance Lease of its node.'
+    : `${count} pods are not deleted while other clients hold the maintenance Leases of their nodes.`;
 }
 
 /** Returns the notification of the end. A maintenance that started to drain and did not finish is reported as cancelled. */

@@ -15,7 +15,7 @@ export type ScheduleState =
   | { kind: 'Unreadable'; message: string };
 
 /** Message about a window that runs a Job, and may not: it names the remedies of an administrator. */
-export const jobsNotEnabledMessage = `spec.work: Jobs of windows are not enabled, because the worker may not create Jobs in namespace ${WORK_NAMESPACE}: apply deploy/window-jobs (npm start -- --install --window-jobs), or set spec.work.type to None.`;
+export const jobsNotEnabledMessage = `spec.work: Jobs of windows are not enabled, because the worker may not create Jobs in namespace ${WORK_NAMESPACE}: apply deploy/window-jobs (Helm chart: windowJobs.enabled; npm start -- --install --window-jobs), or set spec.work.type to None.`;
 
 /** Problems that keep a window from being scheduled. */
 export interface WindowProblems {

@@ -189,7 +189,7 @@ function noNodeInService({ remaining, outOfService }: RolloutFacts): Wait | unde
 
 function nodesNeedApproval({ approvedInService }: RolloutFacts): Wait | undefined {
   if (approvedInService.length > 0) return undefined;
-  return wait('ApprovalNeeded', 'Waiting for approval of a node that is in service.');
+  return wait('ApprovalNeeded', 'All approved nodes are out of service already: approve another node.');
 }
 
 function everyNodeRejected(facts: RolloutFacts): Wait | undefined {

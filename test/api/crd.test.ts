@@ -168,7 +168,7 @@ describe('a drainPlan is rejected by the apiserver, and by the domain,', () => {
       {
         when: `the concrete selector of ${podType} comes second`,
         drainPlan: [entry(podType, 1000), entry(podType, 1000, postgres)],
-        want: `drainPlan must list an entry of podType ${podType} with a podSelector before the one of the same podPriority without: swap them`,
+        want: `drainPlan must list an entry of podType ${podType} with a podSelector before the entry of the same podPriority that has none: swap them`,
       },
     ]),
     {

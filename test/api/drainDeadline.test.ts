@@ -139,7 +139,7 @@ describe('a deadline is rejected', () => {
   test('when the template of a window has one time for all openings', async () => {
     expect(await createdWindow(report)).toMatchObject(accepted);
     const { rejection } = await createdWindow({ at: '2026-01-01T00:00:00Z' });
-    expect(rejection).toContain('the window opens many times: use after');
+    expect(rejection).toContain('the window opens many times: use drainDeadline.after');
   });
 
   test('when it is removed after Idle', async () => {

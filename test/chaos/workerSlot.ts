@@ -13,7 +13,7 @@ const delayMs = 500;
 const restartMs = 200;
 
 /** Times that a person would not wait for. */
-const settings = { EVACUATOR_RESPONSE: '2', READINESS_GRACE: '1', NODE_LEASE_DURATION: '30' };
+const settings = { EVACUATOR_RESPONSE_TIMEOUT: '2', READINESS_GRACE: '1', NODE_LEASE_DURATION: '30' };
 
 const apiSettings: Record<EvictionApi, Record<string, string>> = {
   evacuation: {},

@@ -262,8 +262,8 @@ describe('plan', () => {
   test('shows tier by tier what would leave and be lost, and changes nothing', async () => {
     const plain = await succeeds(maintenance('plan', 'node-3', '--check'));
     expect(plain).toMatch(/^1 pod would be evacuated from node node-3, in 1 tier. Nothing was changed.\n/);
-    expect(plain).toMatch(/\nTier 1 of 1, Default pods up to 1000000000: 1 pod\n/);
-    expect(plain).toContain('no controller recreates it; data in emptyDir scratch are lost\n');
+    expect(plain).toMatch(/\nTier 1 of 1, Default pods with priority up to 1000000000: 1 pod\n/);
+    expect(plain).toContain('no controller recreates it; data in emptyDir scratch will be lost\n');
     expect(plain).toMatch(/\nNothing blocks the drain.\n$/);
     expect((await world.node('node-3')).spec.unschedulable).not.toBe(true);
     expect((await world.podsOn('node-3')).map(({ metadata }) => metadata.name)).toContain(lone);
@@ -341,7 +341,7 @@ describe('the budget of nodes', () => {
 
   test('is warned of by plan, and by start with the message of admission', async () => {
     const warning =
-      'spec.nodeSelector: 2 nodes would be out of service, and NodeDisruptionBudget cluster allows 1: maintenance windows wait until fewer are';
+      'spec.nodeSelector: 2 nodes would be out of service, and NodeDisruptionBudget cluster allows 1: this maintenance is not blocked, but maintenance windows start no node until fewer are out of service';
     const two = ['node-3', 'node-4'];
     // The admission server has the budget from a watch.
     await eventually('start to warn', async () =>
@@ -438,7 +438,7 @@ describe('a window', () => {
     expect(plain).toContain('  to approve: kubectl maintenance window approve os-patch --node NODE\n');
     await prints(watching, 'waiting for approval');
     expect(await succeeds(maintenance('window', 'approve', 'os-patch', '--node', 'node-4'))).toBe(
-      'maintenancewindow/os-patch approved for node-4 until it ends\n',
+      'maintenancewindow/os-patch approved for node-4 until the window ends\n',
     );
     await eventually('the node to be in progress', async () => {
       expect(await succeeds(openings('os-patch'))).toMatch(
@@ -478,7 +478,7 @@ describe('a window', () => {
     const { generation } = (await windowNow()).metadata;
     const paused = await succeeds(maintenance('window', 'pause', 'os-patch', '--reason', 'disk errors'));
     expect(paused).toBe(
-      'maintenancewindow/os-patch paused: it starts no more nodes and does not open until resume; nodes in progress continue\n',
+      'maintenancewindow/os-patch paused: it starts no more nodes and does not open until it is resumed; nodes in progress continue\n',
     );
     expect((await windowNow()).metadata).toMatchObject({
       generation,
@@ -533,7 +533,7 @@ describe('a window', () => {
   test('advances a node, and lists it as succeeded', async () => {
     const stop = sendHeartbeats(world.kube, () => ['node-4']);
     expect(await succeeds(maintenance('window', 'advance', 'os-patch', '--node', 'node-4'))).toBe(
-      'maintenancewindow/os-patch marked node-4 as done: uncordoned when Ready, immediately if failed\n',
+      'maintenancewindow/os-patch work on node-4 marked as done: uncordoned when Ready, at once if it had failed\n',
     );
     await eventually('the node to be done', async () =>
       expect(await summaryNow()).toMatchObject({

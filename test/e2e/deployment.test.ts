@@ -198,7 +198,7 @@ describe('an application of one replica', () => {
   test('is left to another controller if this installation does not replace pods of Deployments', async () => {
     await worker.stop();
     worker = startWorker(world.sandbox, {
-      args: ['--deployment-evacuator', 'false', '--evacuator-response', '1'],
+      args: ['--deployment-evacuator', 'false', '--evacuator-response-timeout', '1'],
     });
     await worker.ready();
     const one = await app('other');

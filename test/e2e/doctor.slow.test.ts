@@ -220,7 +220,7 @@ describe('what is stuck is found with its remedy:', () => {
     const { code, stdout } = await doctor(['--stuck-after', '1s']);
     expect(code).toBe(1);
     expect(stdout).toMatch(/\nerror +maintenances +nodemaintenance\/kept: it was deleted \d+ s ago/);
-    expect(stdout).toMatch(/\n +Remedy: check that a worker leads/);
+    expect(stdout).toMatch(/\n +Remedy: check that a worker is the leader/);
     await world.kube.mergePatch(
       resources.nodeMaintenances,
       { name: 'kept' },
@@ -444,7 +444,7 @@ describe('without a worker', () => {
       check: 'processes',
       result: 'error',
       object: `lease/${SYSTEM_NAMESPACE}/node-maintenance-controllers`,
-      message: expect.stringMatching(/^no process leads the control loops for \d+ s/),
+      message: expect.stringMatching(/^no process is the leader of the control loops for \d+ s/),
       remedy: expect.stringContaining('start a worker'),
     });
     expect(code).toBe(1);

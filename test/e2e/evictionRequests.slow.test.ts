@@ -64,7 +64,7 @@ test('A worker evicts the pod of an EvictionRequest, and counts it', async () =>
   const pod = await podNamed('plain');
   await request(pod, 'example.com/a');
   await eventuallyEvicted(pod);
-  expect(await worker.metrics()).toContain('node_maintenance_evictions_total{outcome="Evicted"} 1');
+  expect(await worker.metrics()).toContain('node_maintenance_lifecycle_evictions_total{outcome="Evicted"} 1');
 });
 
 test('A worker joins later requests, cancels, and begins again', async () => {

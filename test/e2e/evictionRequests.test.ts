@@ -16,7 +16,7 @@ const byRequests = {
   args: ['--eviction-api', 'lifecycle', '--eviction-request-controller', 'true'],
   env: deathNoticedSoon,
 };
-const unserved = { args: ['--eviction-api', 'auto', '--eviction-request-response', '1'] };
+const unserved = { args: ['--eviction-api', 'auto', '--eviction-request-response-timeout', '1'] };
 
 let world: World;
 let worker: WorkerProcess;

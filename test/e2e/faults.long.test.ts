@@ -58,7 +58,7 @@ interface Fault {
 }
 
 const status = 'kubectl maintenance status rack-7';
-/** Longer than the time after which the status reports that no worker leads: 3 s for the Lease, and 10 s for another worker. */
+/** Longer than the time after which the status reports that no worker is the leader: 3 s for the Lease, and 10 s for another worker. */
 const unchangedMs = 15_000;
 /** Less than the database of Temporal and the journal of any transaction. */
 const fullFileBytes = 4_096;

@@ -280,7 +280,7 @@ describe('an open window that needs approval', () => {
 
   test('is paused by a user who may change it, and resumed by one who may delete its nodes, without Temporal', async () => {
     expect(await succeeds(as.clerk('window', 'pause', 'by-request'))).toBe(
-      'maintenancewindow/by-request paused: it starts no more nodes and does not open until resume; nodes in progress continue\n',
+      'maintenancewindow/by-request paused: it starts no more nodes and does not open until it is resumed; nodes in progress continue\n',
     );
     await eventually('Temporal to show the pause', async () =>
       expect(await progress()).toMatchObject({ paused: true }),
@@ -302,7 +302,7 @@ describe('an open window that needs approval', () => {
 
   test('maintains the node that a user who may delete it approves, and no other one', async () => {
     expect(await succeeds(as.scheduler('window', 'approve', 'by-request', '--node', 'node-2'))).toBe(
-      'maintenancewindow/by-request approved for node-2 until it ends\n',
+      'maintenancewindow/by-request approved for node-2 until the window ends\n',
     );
     await windows.inProgress(run, 'node-2');
     await eventually('Temporal to show the approval', async () =>

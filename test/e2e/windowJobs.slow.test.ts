@@ -64,7 +64,8 @@ const tokensOf = ({ volumes = [] }: Awaited<ReturnType<typeof podOf>>) =>
 let waiting: WorkflowHandle;
 
 describe('while Jobs of windows are not enabled', () => {
-  const remedy = 'apply deploy/window-jobs (npm start -- --install --window-jobs)';
+  const remedy =
+    'apply deploy/window-jobs (Helm chart: windowJobs.enabled; npm start -- --install --window-jobs)';
 
   test('a window that runs a Job says so, and opens at none of its times', async () => {
     await windows.applied('patch', { pool: 'jobs', work, rollout: { maxUnavailable: 2 } });

@@ -56,7 +56,7 @@ test('the maintenance and doctor say what is weaker', async () => {
     (await get<NodeMaintenance>('nodemaintenance', 'rack')).status?.conditions.find(
       ({ type }) => type === 'MutationsInApiserver',
     );
-  const weaker = 'nobody but the worker creates or changes maintenances';
+  const weaker = 'only the worker can create or change maintenances';
   await eventually('the condition', async () =>
     expect(await conditionOf()).toMatchObject({
       status: 'False',

@@ -28,8 +28,8 @@ describe('the apiserver reaches the admission server', () => {
   });
 
   test('at its own port', () => {
-    expect(parseConfig([], {}).webhookPort).toEqual({ number: 9443, named: false });
-    expect(parseConfig([], { WEBHOOK_PORT: '8443' }).webhookPort).toEqual({ number: 8443, named: true });
+    expect(parseConfig([], {}).webhookPort).toEqual({ number: 9443, isExplicit: false });
+    expect(parseConfig([], { WEBHOOK_PORT: '8443' }).webhookPort).toEqual({ number: 8443, isExplicit: true });
   });
 });
 
@@ -72,7 +72,7 @@ describe('evacuator classes', () => {
     });
     const env = {
       EVACUATOR_CLASSES: 'a.example.com, *',
-      EVACUATOR_RESPONSE: '60',
+      EVACUATOR_RESPONSE_TIMEOUT: '60',
       DEPLOYMENT_EVACUATOR: 'false',
     };
     expect(parseConfig([], env).evacuators).toEqual({
@@ -96,7 +96,7 @@ describe('evacuator classes', () => {
 
   test('are not used where another API is chosen, but for pods that EvictionRequests do not support', () => {
     expect(parseConfig([], {}).evictionApi).toEqual({ api: 'evacuation', responseSeconds: 30 });
-    const env = { EVICTION_API: 'auto', EVICTION_REQUEST_RESPONSE: '5' };
+    const env = { EVICTION_API: 'auto', EVICTION_REQUEST_RESPONSE_TIMEOUT: '5' };
     expect(parseConfig([], env).evictionApi).toEqual({ api: 'auto', responseSeconds: 5 });
     expect(() => parseConfig(['--eviction-api', 'both'], {})).toThrow(
       '--eviction-api (EVICTION_API): expected one of evacuation, lifecycle, auto (got "both")',
@@ -281,7 +281,7 @@ describe('invalid settings', () => {
   test('of the process environment do not matter', () => {
     process.env['HEALTH_PORT'] = 'x';
     try {
-      expect(parseConfig([], {}).healthPort).toEqual({ number: 8080, named: false });
+      expect(parseConfig([], {}).healthPort).toEqual({ number: 8080, isExplicit: false });
     } finally {
       delete process.env['HEALTH_PORT'];
     }

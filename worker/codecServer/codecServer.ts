@@ -61,7 +61,7 @@ export async function serveCodec(
   const options = { name: 'codec', routes, hasPrefixes: true, limits, cors, log, onRejection };
   const server = tls === undefined ? createHttpServer(options) : createHttpsServer(options);
   const stopReading = tls && 'setSecureContext' in server ? keepCertificate(server, tls, log) : undefined;
-  const port = await listenOn(server, { number, named: true, address }, 'port');
+  const port = await listenOn(server, { number, isExplicit: true, address }, 'port');
   return {
     port,
     close: () => {

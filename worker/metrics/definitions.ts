@@ -50,7 +50,7 @@ export const metricDefinitions = {
     labels: ['outcome'],
   },
   evictions: {
-    name: 'node_maintenance_evictions_total',
+    name: 'node_maintenance_lifecycle_evictions_total',
     type: 'counter',
     help: 'Evictions of lifecycle.k8s.io that the controller of EvictionRequests has ended, by outcome: Evicted, Canceled (nobody requests it any more), NoFurtherResponder or Invalid. The leader counts them.',
     labels: ['outcome'],

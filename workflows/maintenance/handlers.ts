@@ -49,9 +49,9 @@ const descriptions = {
 
 /** Registers the handlers of all messages of a maintenance. The Temporal UI shows their descriptions in its dialogs. */
 export function handleMessages(run: Run, work: Work, effects: Effects): void {
-  const { moveTo, advance, advanceOrAsk, setPaused } = commandsOf(run, work, effects);
+  const { moveTo, advance, advanceOrReject, setPaused } = commandsOf(run, work, effects);
 
-  setHandler(advanceUpdate, advanceOrAsk, {
+  setHandler(advanceUpdate, advanceOrReject, {
     description: descriptions.advance,
     // Runs before admission too, when only the shape can be validated.
     validator: (request?: AdvanceRequest) =>
@@ -106,7 +106,7 @@ function commandsOf(run: Run, work: Work, { requestStage, recordPause }: Effects
     moveTo: (to: NodeMaintenanceStage) => whenAdmitted(() => writeStage(to)),
     advance,
     /** Only an update reports to its sender what is missing. */
-    advanceOrAsk: (request: AdvanceRequest = {}) =>
+    advanceOrReject: (request: AdvanceRequest = {}) =>
       whenAdmitted(async () => {
         rejectIf(requestProblem(run, request));
         await advance(request);

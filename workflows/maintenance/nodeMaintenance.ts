@@ -194,7 +194,7 @@ const stages: Record<NodeMaintenanceStage, StageWork> = {
 };
 
 async function drainStep(run: Run): Promise<DrainStep> {
-  // Of a drain, it also keeps the status (keepPaused).
+  // In stage Drain it also keeps the status up to date.
   if (run.paused)
     return longRunning(run, 'Paused: keep the nodes cordoned').keepCordoned(refTo(run), 'Drain');
   if (run.drained) return longRunning(run, 'Drained: evacuate new pods').keepDrained(refTo(run));

@@ -140,7 +140,7 @@ test('without requireCapacity a pod that fits on no other node is reported, and 
       status: 'False',
       reason: 'PodsDoNotFit',
       message: expect.stringMatching(
-        new RegExp(`^1 pod fits on no other node: ${name} .*Evicted nevertheless`),
+        new RegExp(`^1 pod fits on no other node: ${name} .*They are evicted nevertheless`),
       ),
     });
   });

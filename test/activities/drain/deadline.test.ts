@@ -277,7 +277,7 @@ describe('an escalation', () => {
       {
         data: {
           message: expect.stringMatching(
-            /with 2 pods left\. Pods that are left then are deleted\. 1 pod is not, while another client holds/,
+            /with 2 pods left\. Pods that are left are deleted one grace period earlier\. 1 pod is not deleted while another client holds/,
           ),
           pods: { count: 2 },
         },
@@ -286,7 +286,7 @@ describe('an escalation', () => {
     await flushEvents();
     const eventsOn = (pod: Pod) => c.eventsAbout({ kind: 'Pod', metadata: pod.metadata });
     expect(await eventsOn(onOwn)).toEqual([
-      expect.stringContaining(', and pods that are left are deleted ('),
+      expect.stringContaining('; pods that are left are deleted one grace period earlier ('),
     ]);
     expect(await eventsOn(onHeld)).toEqual([expect.not.stringContaining('deleted')]);
     expect(await eventsOn(onDenied)).toEqual([]);

@@ -194,7 +194,7 @@ describe('drain', () => {
     expect(await drain.ended).toMatchObject({
       kind: 'TierDrained',
       position: 2,
-      drained: { number: 1, total: 2, pods: 'Default pods up to 1000' },
+      drained: { number: 1, total: 2, pods: 'Default pods with priority up to 1000' },
       nodes: expect.arrayContaining([n1, n2]),
       details: { stage: 'Drain', podsToEvacuate: 1, podsEvacuated: 2 },
     });

@@ -94,7 +94,7 @@ describe('Cordon', () => {
     await eventuallySaid(applied, held, waitingFor(jane.holderIdentity));
     await eventually('the condition', async () =>
       expect(await leaseCondition(applied)).toBe(
-        `False Waiting: Waiting for nodes ${held} (held by ${jane.holderIdentity}).`,
+        `False Waiting: Waiting for the maintenance Lease of node ${held} (held by ${jane.holderIdentity}).`,
       ),
     );
     expect((await c.node(held)).spec.unschedulable).toBeUndefined();
@@ -154,7 +154,7 @@ describe('Cordon', () => {
     try {
       await eventually('the reason', async () =>
         expect(await drainMessageOf(applied, node)).toMatch(
-          /^Waiting for the maintenance Lease of the node: the worker lacks permission to write Leases in namespace kube-node-maintenance; grant it with npm start/,
+          /^Waiting for the maintenance Lease of the node: the worker lacks permission to write Leases in namespace kube-node-maintenance; apply the manifests of its release again/,
         ),
       );
       expect((await c.node(node)).spec.unschedulable).toBeUndefined();
@@ -212,7 +212,7 @@ describe('Drain', () => {
       expect(conditions.find(({ type }) => type === 'Drained')).toMatchObject({
         status: 'False',
         reason: 'WaitingForNodeLease',
-        message: `Waiting for nodes ${held} (held by snapshots).`,
+        message: `Waiting for the maintenance Lease of node ${held} (held by snapshots).`,
       });
     });
     expect(await drainMessageOf(applied, held)).toBe(waitingFor('snapshots'));

@@ -41,7 +41,7 @@ describe('the history of a run', () => {
 
   test('contains each drained tier', () => {
     const result = (step: object) => ({ payloads: [defaultPayloadConverter.toPayload(step) as Payload] });
-    const drained = { number: 1, total: 3, pods: 'Default pods up to 1000' };
+    const drained = { number: 1, total: 3, pods: 'Default pods with priority up to 1000' };
     const step = { kind: 'TierDrained', position: 4, nodes: ['node-1'] };
     const effect = (of: object) =>
       rowsOf({
@@ -52,7 +52,9 @@ describe('the history of a run', () => {
           },
         ],
       } as unknown as History).map(({ what }) => what);
-    expect(effect({ ...step, drained })).toEqual(['drained tier 1 of 3: Default pods up to 1000']);
+    expect(effect({ ...step, drained })).toEqual([
+      'drained tier 1 of 3: Default pods with priority up to 1000',
+    ]);
     expect(effect(step)).toEqual(['reached the next tier']);
     expect(effectsOf('idle-cordon-drain-complete')).toContain('worker: reached the next tier');
   });

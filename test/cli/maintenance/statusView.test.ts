@@ -13,7 +13,7 @@ const summary: MaintenanceSummary = {
   paused: false,
   drained: false,
   completed: false,
-  tier: { number: 1, total: 3, pods: 'Default pods up to 1000000000' },
+  tier: { number: 1, total: 3, pods: 'Default pods with priority up to 1000000000' },
   podsToEvacuate: 14,
   podsEvacuated: 26,
   podsBlocked: 2,
@@ -22,7 +22,7 @@ const summary: MaintenanceSummary = {
     {
       node: 'node-1',
       cordoned: true,
-      tier: 'Default pods up to 1000000000',
+      tier: 'Default pods with priority up to 1000000000',
       podsToEvacuate: 14,
       podsEvacuated: 26,
       message: 'Evacuating',
@@ -48,8 +48,8 @@ describe('the status', () => {
     expect(statusLines({ ...summary, staticPodsRemain }, now)).toEqual([
       String.raw`nodemaintenance/rack-7: Drain for 72s, tier 1 of 3: firmware\u001b[31m 2.4`,
       '  26 of 40 pods evacuated, 2 blocked; about 39s remaining at the average rate (26 pods in 72s)',
-      '  NODE     DRAINED           TO EVACUATE   GATES   TARGETS                         MESSAGE',
-      '  node-1   ██████░░░░  65%   14            1/2     Default pods up to 1000000000   Evacuating',
+      '  NODE     DRAINED           TO EVACUATE   GATES   TARGETS                                       MESSAGE',
+      '  node-1   ██████░░░░  65%   14            1/2     Default pods with priority up to 1000000000   Evacuating',
       '  shop/a (node-1), shop/b (node-1) blocked: No room.',
       '  shop/c (node-1) data.example.com: copied 40 %',
       '  static pods keep running: kube-system/etcd (part of the control plane)',
@@ -63,7 +63,7 @@ describe('the status', () => {
       statusLines({ ...summary, ...(drainDeadline && { drainDeadline }) }, now)[2]?.trim();
     const time = after(3_600);
     expect(lineOf({ time, onDeadline: 'Delete', nextStep: after(2_700) })).toBe(
-      `deadline in 60m (${time}): pods that are left are deleted; next notification in 45m`,
+      `deadline in 60m (${time}): pods that are left are deleted one grace period earlier; next notification in 45m`,
     );
     expect(lineOf({ time: after(-1), onDeadline: 'Report' })).toBe(
       `deadline ${after(-1)} has passed: pods that are left are reported`,

@@ -517,7 +517,7 @@ describe('a run that cannot continue', () => {
     const replacedAt = new Date(Date.parse(lastTransitionTime) + 3_000).toISOString();
     expect(message).toContain('its workflow task fails again and again (a broken build). Roll back');
     expect(message).toContain(
-      `--workflow-id ${workflowId} --run-id ${first}. The worker does this at ${replacedAt}.`,
+      `--workflow-id ${workflowId} --run-id ${first}. The worker terminates it at ${replacedAt}.`,
     );
     await eventuallyOneStalledEvent(applied, message);
     await eventuallyRunning(applied, first);

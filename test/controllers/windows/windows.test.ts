@@ -427,7 +427,7 @@ test('a run that cannot continue is reported on its window, and is replaced by o
     message: expect.stringContaining('its workflow task fails again and again (a broken build).'),
   });
   const replacedAt = new Date(Date.parse(lastTransitionTime) + 3_000).toISOString();
-  expect(message).toContain(`The worker does this at ${replacedAt}.`);
+  expect(message).toContain(`The worker terminates it at ${replacedAt}.`);
   await eventually('another run', async () => {
     const { runId, status } = await run.describe();
     expect({ status: status.name, isFirst: runId === first }).toEqual({ status: 'RUNNING', isFirst: false });
@@ -461,7 +461,7 @@ test('a run that cannot open its window is reported, and is not replaced, becaus
     const found = status?.conditions.find(({ type }) => type === 'Stalled');
     const isBroken =
       found?.message.endsWith(
-        '(a broken build). Roll back the workers to the version that ran it before.',
+        '(a broken build). Roll back the workers to the version that ran the workflow before.',
       ) === true;
     // On a slow machine the first task may time out before it fails, and the history has only the first failure.
     if (!isRepeated && found?.message.includes('no worker finishes it in time') === true) {

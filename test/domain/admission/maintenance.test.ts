@@ -51,7 +51,8 @@ describe('a deadline that has passed', () => {
     drainDeadline: { at: time, onDeadline: 'Report', steps: [] },
   });
   const past = '2026-01-01T11:00:00Z';
-  const problem = 'spec.drainDeadline.at: 2026-01-01T11:00:00Z has passed: set a later time, or use after';
+  const problem =
+    'spec.drainDeadline.at: 2026-01-01T11:00:00Z has passed: set a later time, or spec.drainDeadline.after';
   test.each([
     { when: 'is rejected', proposal: { spec: at(past) }, want: problem },
     {
@@ -87,10 +88,10 @@ test('a maintenance that exceeds NodeDisruptionBudgets is admitted with a warnin
   const warningsOf = (nodeSelector: NodeSelector, stage: NodeMaintenanceStage = 'Drain') =>
     admissionWarnings({ name: 'me', spec: spec(nodeSelector, stage) }, { ...cluster, budgets, reservations });
   expect(warningsOf(rack('1', '2'))).toEqual([
-    'spec.nodeSelector: 3 nodes would be out of service, and NodeDisruptionBudget cluster allows 2 (exceeded as well: rack-2): maintenance windows wait until fewer are',
+    'spec.nodeSelector: 3 nodes would be out of service, and NodeDisruptionBudget cluster allows 2 (exceeded as well: rack-2): this maintenance is not blocked, but maintenance windows start no node until fewer are out of service',
   ]);
   expect(warningsOf(rack('2'))).toEqual([
-    'spec.nodeSelector: 1 node would be out of service, and NodeDisruptionBudget rack-2 allows 0: maintenance windows wait until fewer are',
+    'spec.nodeSelector: 1 node would be out of service, and NodeDisruptionBudget rack-2 allows 0: this maintenance is not blocked, but maintenance windows start no node until fewer are out of service',
   ]);
   expect(warningsOf(rack('1'))).toEqual([]);
   expect(warningsOf(rack('1', '2'), 'Idle')).toEqual([]);

@@ -176,7 +176,7 @@ describe('the condition CapacityAvailable', () => {
     {
       when: 'the pod fits nowhere',
       differs: {},
-      want: 'shop/web-0 (0/2 nodes are available: 2 Insufficient cpu). Evicted when there is room: add a node, free resources, or set .spec.requireCapacity to false.',
+      want: 'shop/web-0 (0/2 nodes are available: 2 Insufficient cpu). They are evicted when there is room: add a node, free resources, or set .spec.requireCapacity to false.',
     },
     {
       when: 'another one is served first',

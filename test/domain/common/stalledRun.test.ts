@@ -61,7 +61,7 @@ describe('a run whose workflow task fails again and again', () => {
         status: 'True',
         reason: 'WorkflowTaskFailed',
         message:
-          'Workflow node-maintenance-rack-7 cannot continue, because its workflow task fails again and again ([TMPRL1100] Nondeterminism error). Roll back the workers to the version that ran it before, or terminate it, and a new run continues from the object: temporal workflow terminate --workflow-id node-maintenance-rack-7 --run-id run-1. The worker does this at 2026-11-22T12:05:00.000Z.',
+          'Workflow node-maintenance-rack-7 cannot continue, because its workflow task fails again and again ([TMPRL1100] Nondeterminism error). Roll back the workers to the version that ran the workflow before, or terminate the run, and a new one continues from the object: temporal workflow terminate --workflow-id node-maintenance-rack-7 --run-id run-1. The worker terminates it at 2026-11-22T12:05:00.000Z.',
       },
     });
   });
@@ -98,7 +98,7 @@ describe('a run whose workflow task fails again and again', () => {
     {
       when: 'the object does not hold what a new run needs',
       differs: { isReplaceable: false },
-      remedy: 'Roll back the workers to the version that ran it before.',
+      remedy: 'Roll back the workers to the version that ran the workflow before.',
     },
   ])('is not replaced if $when', ({ differs, remedy }) => {
     const decision = decided({ ...differs, conditions: stalledFor(86_400_000) });
@@ -113,9 +113,9 @@ describe('a run whose workflow task fails again and again', () => {
     const missing = { message: 'a payload is encrypted with key "2027-11"', cause: 'PayloadKey' as const };
     const { facts } = decided({ problem: missing });
     expect(facts.message).toContain(
-      '(a payload is encrypted with key "2027-11"). Give every worker the key: the run then continues within 10 minutes, or terminate it,',
+      '(a payload is encrypted with key "2027-11"). Give every worker the key: the run then continues within 10 minutes, or terminate the run,',
     );
-    expect(facts.message).toContain('The worker does this at 2026-11-22T12:05:00.000Z.');
+    expect(facts.message).toContain('The worker terminates it at 2026-11-22T12:05:00.000Z.');
     expect(decided({ problem: missing, conditions: stalledFor(300_000) }).kind).toBe('Replace');
   });
 

@@ -26,9 +26,7 @@ describe('the version of Kubernetes', () => {
 
   test('without policies, what is weaker is named', () => {
     const [, weaker] = kubernetesFindings({ version: 'v1.33.0', policies: 'NotServed' });
-    expect(weaker?.message).toMatch(
-      /nobody but the worker creates.*DaemonSet returns.*taint from the worker/,
-    );
+    expect(weaker?.message).toMatch(/only the worker can create.*DaemonSet returns.*taint from the worker/);
     expect(weaker?.remedy).toContain('docs/reference/compatibility.md');
   });
 });

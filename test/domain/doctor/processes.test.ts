@@ -37,7 +37,7 @@ describe('processes', () => {
       differs: { processes: [], leader: undefined },
       want: [
         ['error', 'no process of the installation runs in namespace nm'],
-        ['error', /^no process leads the control loops for 5 min: /],
+        ['error', /^no process is the leader of the control loops for 5 min: /],
       ],
     },
     {
@@ -45,7 +45,7 @@ describe('processes', () => {
       differs: { processes: [], leader: undefined, electedAt: undefined },
       want: [
         ['error', 'no process of the installation runs in namespace nm'],
-        ['error', /^no process leads the control loops: /],
+        ['error', /^no process is the leader of the control loops: /],
       ],
     },
     {

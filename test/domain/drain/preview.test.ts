@@ -49,10 +49,10 @@ describe('the tiers of a drain', () => {
   test('follow the priorities with the plan of the KEP, with DaemonSets after all others and static pods remaining', () => {
     const { tiers, remaining, blocked } = preview([kubelet, daemon, node, system, low]);
     expect(namesOf(tiers)).toEqual([
-      [1, 'Default pods up to 1000000000', ['low']],
-      [2, 'Default pods up to 2000000000', ['system']],
-      [3, 'Default pods up to 2000001000', ['node']],
-      [4, 'DaemonSet pods up to 1000000000', ['daemon']],
+      [1, 'Default pods with priority up to 1000000000', ['low']],
+      [2, 'Default pods with priority up to 2000000000', ['system']],
+      [3, 'Default pods with priority up to 2000001000', ['node']],
+      [4, 'DaemonSet pods with priority up to 1000000000', ['daemon']],
     ]);
     expect(remaining.map((one) => one.pod)).toEqual(['default/static']);
     expect(blocked).toBe(false);
@@ -64,8 +64,8 @@ describe('the tiers of a drain', () => {
     const observedPods = observed(kubelet, etcd, daemon);
     const { tiers, remaining } = previewDrain({ plan, pods: observedPods, budgets: [], agents, now });
     expect(namesOf(tiers)).toEqual([
-      [1, 'DaemonSet pods up to 1000000000', ['daemon']],
-      [2, 'Static pods up to 1000000000', ['static']],
+      [1, 'DaemonSet pods with priority up to 1000000000', ['daemon']],
+      [2, 'Static pods with priority up to 1000000000', ['static']],
     ]);
     expect(tiers[1]?.pods[0]).toMatchObject({
       evacuators: [{ evacuatorClass: 'kubelet.k8s.io' }],
@@ -81,26 +81,26 @@ describe('the tiers of a drain', () => {
     const db = pod({ name: 'db', labels: { app: 'db' }, priority: 5_000 });
     const own = completeDrainPlan([labelled(upTo(10_000), { app: 'db' }), upTo(10_000)]);
     expect(namesOf(preview([low, db], [], own).tiers)).toEqual([
-      [1, 'Default pods with app=db up to 10000', ['db']],
-      [2, 'Default pods up to 10000', ['low']],
+      [1, 'Default pods with app=db and priority up to 10000', ['db']],
+      [2, 'Default pods with priority up to 10000', ['low']],
     ]);
   });
 
   test('are numbered without the empty tiers of the plan', () => {
     expect(namesOf(preview([system, daemon]).tiers)).toEqual([
-      [1, 'Default pods up to 2000000000', ['system']],
-      [2, 'DaemonSet pods up to 1000000000', ['daemon']],
+      [1, 'Default pods with priority up to 2000000000', ['system']],
+      [2, 'DaemonSet pods with priority up to 1000000000', ['daemon']],
     ]);
   });
 
   test('of a maintenance in progress include late pods in the current tier, and continue its numbers', () => {
     const input = { plan, from: 2, fromTier: { number: 2, total: 3 }, budgets: [], now };
     expect(namesOf(previewDrain({ ...input, pods: observed(low, daemon) }).tiers)).toEqual([
-      [2, 'Default pods up to 2000001000', ['low']],
-      [3, 'DaemonSet pods up to 1000000000', ['daemon']],
+      [2, 'Default pods with priority up to 2000001000', ['low']],
+      [3, 'DaemonSet pods with priority up to 1000000000', ['daemon']],
     ]);
     expect(namesOf(previewDrain({ ...input, pods: observed(daemon) }).tiers)).toEqual([
-      [3, 'DaemonSet pods up to 1000000000', ['daemon']],
+      [3, 'DaemonSet pods with priority up to 1000000000', ['daemon']],
     ]);
   });
 });

@@ -74,7 +74,7 @@ describe('a node whose maintenance Lease another client holds', () => {
     expect(drainedCondition(drain({ position: plan.length - 1 }))).toMatchObject({
       status: 'False',
       reason: 'WaitingForNodeLease',
-      message: 'Waiting for nodes held (held by snapshots).',
+      message: 'Waiting for the maintenance Lease of node held (held by snapshots).',
     });
     const nodes = [{ name: 'free', pods: [{ pod: pod(), evacuating: true }], reached: [] }];
     expect(drainedCondition(drain({ nodes }))).toMatchObject({ status: 'False', reason: 'Draining' });

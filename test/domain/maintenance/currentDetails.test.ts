@@ -74,7 +74,7 @@ test('the details of a drain list its state, blockers, nodes and available actio
   const snapshot = details({
     reason: 'firmware 2.4',
     drainTier: { number: 2, total: 3 },
-    tier: 'Default pods up to 1000',
+    tier: 'Default pods with priority up to 1000',
     podsBlocked: 3,
     causes,
   });
@@ -83,7 +83,7 @@ test('the details of a drain list its state, blockers, nodes and available actio
 - **NodeMaintenance:** \`rack-7\`: firmware 2.4
 - **Stage:** **Drain** since 2026-01-01 12:00:00 UTC
 - **Now:** pods are evacuated tier by tier
-- **Drain plan:** tier 2 of 3: Default pods up to 1000
+- **Drain plan:** tier 2 of 3: Default pods with priority up to 1000
 - **Pods:** 5 of 17 left, **3 blocked** (at 2026-01-01 12:01:00 UTC)
 
 #### Blocked pods

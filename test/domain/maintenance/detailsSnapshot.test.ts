@@ -112,7 +112,7 @@ describe('a details snapshot', () => {
       since: '2026-01-01T12:00:00Z',
       reason: 'firmware',
       drainTier,
-      tier: 'Default pods with app=web up to 1000',
+      tier: 'Default pods with app=web and priority up to 1000',
     });
   });
 
@@ -129,10 +129,10 @@ describe('a details snapshot', () => {
         at,
       ).deadline;
     expect(deadlineOf({})).toBe(
-      `${time}: pods that are left are deleted; the next notification is due at ${notify.time}`,
+      `${time}: pods that are left are deleted one grace period earlier; the next notification is due at ${notify.time}`,
     );
     expect(deadlineOf({ steps: [{ ...notify, doneAt: at }, steps[1]] })).toBe(
-      `${time}: pods that are left are deleted`,
+      `${time}: pods that are left are deleted one grace period earlier`,
     );
     expect(deadlineOf({ drainedAt: at })).toBeUndefined();
   });

@@ -58,7 +58,7 @@ test.each([
 
 test('what is weaker is named', () => {
   expect(mutationsCondition(maintenance([]), 'NotServed')?.message).toBe(
-    'The apiserver does not serve MutatingAdmissionPolicies (Kubernetes before 1.36), so webhooks of the admission server replace them. While no admission server runs: nobody but the worker creates or changes maintenances; a pod of a DaemonSet returns to a drained node, and is evacuated again.',
+    'The apiserver does not serve MutatingAdmissionPolicies (Kubernetes before 1.36), so webhooks of the admission server replace them. While no admission server runs: only the worker can create or change maintenances; a pod of a DaemonSet returns to a drained node, and is evacuated again.',
   );
 });
 

@@ -111,11 +111,11 @@ describe('the summary of a maintenance', () => {
       stage: 'Drain',
       stageSince: startTime,
       reason: 'firmware',
-      tier: { number: 1, total: 3, pods: 'Default pods up to 1000000000' },
+      tier: { number: 1, total: 3, pods: 'Default pods with priority up to 1000000000' },
       podsToEvacuate: 2,
       podsEvacuated: 3,
       estimate: { seconds: 40, basis: 'AverageRate', rate: { pods: 3, ms: 60_000 } },
-      nodes: [{ node: 'one', tier: 'Default pods up to 1000', message: 'Evacuating' }],
+      nodes: [{ node: 'one', tier: 'Default pods with priority up to 1000', message: 'Evacuating' }],
     });
   });
 
@@ -466,7 +466,7 @@ describe('waiting for a stage', () => {
     {
       when: 'pods of a tier are left',
       goal: 'Drain',
-      want: { kind: 'Waiting', on: ['Default pods up to 1000000000 to leave'] },
+      want: { kind: 'Waiting', on: ['Default pods with priority up to 1000000000 to leave'] },
     },
     {
       when: 'only static pods are left',
@@ -635,7 +635,10 @@ describe('waiting for a stage', () => {
       of: { conditions: [notProgressing] },
       want: {
         kind: 'Waiting',
-        on: ['its workflow to progress: TemporalUnavailable.', 'Default pods up to 1000000000 to leave'],
+        on: [
+          'its workflow to progress: TemporalUnavailable.',
+          'Default pods with priority up to 1000000000 to leave',
+        ],
       },
     },
     {
@@ -656,7 +659,7 @@ describe('waiting for a stage', () => {
         kind: 'Waiting',
         on: [
           expect.stringContaining('its workflow to progress: no worker runs the controllers'),
-          'Default pods up to 1000000000 to leave',
+          'Default pods with priority up to 1000000000 to leave',
         ],
       },
     },

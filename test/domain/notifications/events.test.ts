@@ -62,17 +62,19 @@ test('a notification of a deadline says what is left, and what happens to it', (
     type: 'maintenance.deadline-approaching',
     data: {
       message:
-        'NodeMaintenance rack-7 is to be drained by 2026-01-01T02:00:00Z, with 30 pods left. Pods that are left then are deleted. It is paused, and until it is resumed nothing is deleted.',
+        'NodeMaintenance rack-7 is to be drained by 2026-01-01T02:00:00Z, with 30 pods left. Pods that are left are deleted one grace period earlier. It is paused, and until it is resumed nothing is deleted.',
       deadline: { time: facts.time, onDeadline: 'Delete' },
       pods: { count: 30, names: facts.pods.slice(0, 20) },
     },
   });
   for (const [onNodesOfOthers, exempt] of [
-    [1, '1 pod is not, while another client holds the maintenance Lease of its node.'],
-    [2, '2 pods are not, while other clients hold the maintenance Leases of their nodes.'],
+    [1, '1 pod is not deleted while another client holds the maintenance Lease of its node.'],
+    [2, '2 pods are not deleted while other clients hold the maintenance Leases of their nodes.'],
   ] as const) {
     const { data } = deadline(maintenance, { ...facts, isPaused: false, onNodesOfOthers });
-    expect(data.message).toMatch(`with 30 pods left. Pods that are left then are deleted. ${exempt}`);
+    expect(data.message).toMatch(
+      `with 30 pods left. Pods that are left are deleted one grace period earlier. ${exempt}`,
+    );
   }
   const step = { time: facts.time, action: 'Report' as const };
   expect(deadline(maintenance, { ...facts, step, onDeadline: 'Report', isPaused: false })).toMatchObject({

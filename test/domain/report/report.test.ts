@@ -59,7 +59,7 @@ const drainSteps: RecordedStep[] = [
     kind: 'TierDrained',
     position: 3,
     nodes: ['node-1'],
-    drained: { number: 1, total: 2, pods: 'Default pods up to 1000' },
+    drained: { number: 1, total: 2, pods: 'Default pods with priority up to 1000' },
     details: snapshot(10, {
       podsToEvacuate: 3,
       podsEvacuated: 4,
@@ -126,7 +126,7 @@ describe('the report of a maintenance', () => {
         ...bars.flatMap(seconds),
       ]),
     ).toEqual([
-      ['tier 1 of 2', 'Default pods up to 1000', 0, 10],
+      ['tier 1 of 2', 'Default pods with priority up to 1000', 0, 10],
       ['tier 2 of 2', 'Default pods', 10, 80],
     ]);
     expect(report.causes).toEqual([

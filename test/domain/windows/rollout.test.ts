@@ -390,7 +390,7 @@ describe('no node starts', () => {
       given: { areJobsMissing: true, approval: 'PerWindow' },
       reason: 'JobsNotEnabled',
       message:
-        'spec.work: Jobs of windows are not enabled, because the worker may not create Jobs in namespace node-maintenance-work: apply deploy/window-jobs (npm start -- --install --window-jobs), or set spec.work.type to None.',
+        'spec.work: Jobs of windows are not enabled, because the worker may not create Jobs in namespace node-maintenance-work: apply deploy/window-jobs (Helm chart: windowJobs.enabled; npm start -- --install --window-jobs), or set spec.work.type to None.',
     },
     {
       when: 'when a node is in progress and Jobs are not enabled any more',
