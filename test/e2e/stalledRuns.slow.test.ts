@@ -73,7 +73,9 @@ test('a drain whose history no worker can replay is reported, and continues in a
   await eventuallyExported(
     `node_maintenance_stalled{kind="NodeMaintenance",name="${name}",reason="WorkflowTaskFailed"} 1`,
   );
-  expect(await maintenance('status', name)).toContain('Roll back the workers to the version that ran it');
+  expect(await maintenance('status', name)).toContain(
+    'Roll back the workers to the version that ran the workflow before',
+  );
   await eventuallyHolds(
     'the Event',
     () => eventsOf(applied, 'WorkflowStalled'),

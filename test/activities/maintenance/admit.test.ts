@@ -130,7 +130,9 @@ describe('a maintenance that is started from Temporal is admitted like any other
       { uid: metadata.uid ?? '' },
     );
     const events = await c.eventsAbout(await c.maintenanceNow(name));
-    expect(events.join('\n')).toContain('NodeDisruptionBudget cluster allows 0: this maintenance is not blocked');
+    expect(events.join('\n')).toContain(
+      'NodeDisruptionBudget cluster allows 0: this maintenance is not blocked',
+    );
   });
 
   test('it is rejected without the permission to delete its nodes, and nothing is created', async () => {
