@@ -165,12 +165,14 @@ export const NodeReadinessStatus = z.strictObject({
     ),
   rebootTime: timestamp()
     .exactOptional()
-    .describe('Extension: when the worker saw that the boot ID had changed. Absent until it does.'),
+    .describe(
+      'Extension: when the worker saw that the boot ID had changed; the creation of the Node if pods of a previous Node of that name were left.',
+    ),
   containers: containers(
     'Extension: hashes that identify the running containers of the Ready pods of all gates. No container survives a reboot: a pod that is Ready with the same containers under another boot ID has not been reported since.',
   ),
   staleContainers: containers(
-    'Extension: hashes of containers from before the reboot, of pods that the kubelet still has to report. These pods do not count as ready, for at most one minute while the node is Ready.',
+    'Extension: hashes of containers from before the reboot, or of a previous Node of that name, of pods that the kubelet still has to report. These pods do not count as ready, for at most one minute while the node is Ready.',
   ),
   conditions: conditions('Extension: Ready signals whether all blocking gates of the node are ready.'),
 });

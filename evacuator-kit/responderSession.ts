@@ -81,12 +81,18 @@ export class ResponderSession implements Session {
   }
 
   report({ message, expectedFinishTime }: ProgressReport): void {
-    this.#enqueue({ kind: 'Heartbeat', message, ...(expectedFinishTime && { expectedFinishTime }) });
+    const isGiven = expectedFinishTime !== undefined && !Number.isNaN(expectedFinishTime.getTime());
+    this.#enqueue({ ...this.#heartbeat, kind: 'Heartbeat', message, ...(isGiven && { expectedFinishTime }) });
   }
 
   reportWaiting(message: string): void {
-    const { kind } = this.#pending ?? {};
-    this.#enqueue(kind === 'Heartbeat' ? { kind, message } : { kind: 'Message', message });
+    const heartbeat = this.#heartbeat;
+    this.#enqueue(heartbeat === undefined ? { kind: 'Message', message } : { ...heartbeat, message });
+  }
+
+  /** The progress that is not written yet. */
+  get #heartbeat(): Extract<Pending, { kind: 'Heartbeat' }> | undefined {
+    return this.#pending?.kind === 'Heartbeat' ? this.#pending : undefined;
   }
 
   /** Rejects: "Active responders are expected to cancel the eviction", whenever all requests are withdrawn. */
@@ -176,7 +182,8 @@ export class ResponderSession implements Session {
         return await this.#writeOnce(change);
       } catch (error) {
         if (isKubeError(error, 'NotFound')) return undefined;
-        if (isKubeError(error, 'Invalid', 'Forbidden')) throw error;
+        // Also what a program without types passes, for example a message that is no text: it would fail again.
+        if (!isKubeError(error) || isKubeError(error, 'Invalid', 'Forbidden')) throw error;
         if (!isKubeError(error, 'Conflict')) this.#warn('Writing progress failed, trying again', error);
         await sleep(backOffMs(failures, retries), this.signal);
       }

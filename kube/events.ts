@@ -78,6 +78,8 @@ export class EventRecorder {
   readonly #slots = new Semaphore(maxConcurrentWrites);
   readonly #tokens: TokenBucket;
   #writing: Promise<void> | undefined;
+  /** Ends the requests of Events that are discarded. */
+  #discarded = new AbortController();
   #dropped = 0;
   #droppedLoggedAt = 0;
 
@@ -106,11 +108,17 @@ export class EventRecorder {
     }
   }
 
-  /** Resolves when all recorded Events are written; Events that are unwritten after `withinMs` are discarded. */
+  /** Resolves when all recorded Events are written; Events that are unwritten after `withinMs` are discarded, even if their requests have been sent. */
   async flush(withinMs = Number.POSITIVE_INFINITY): Promise<void> {
-    const discardTimer = setTimeout(() => this.#unwritten.clear(), Math.min(withinMs, maxTimeoutMs));
+    const discardTimer = setTimeout(() => this.#discard(), Math.min(withinMs, maxTimeoutMs));
     while (this.#writing !== undefined) await this.#writing;
     clearTimeout(discardTimer);
+  }
+
+  #discard(): void {
+    this.#unwritten.clear();
+    this.#discarded.abort(new Error('discarded: it was not written in time'));
+    this.#discarded = new AbortController();
   }
 
   #enqueue(subject: ObjectReference, content: RecordedContent): void {
@@ -172,7 +180,7 @@ export class EventRecorder {
     const { log } = this.#options;
     const { reason } = entry.content;
     try {
-      await this.#tryToWrite(entry, 1);
+      await this.#tryToWrite(entry, 1, this.#discarded.signal);
     } catch (error) {
       const { kind, namespace, name } = entry.subject;
       const fields = { ...logFieldOf(entry.subject), kind, namespace, name, reason };
@@ -180,33 +188,41 @@ export class EventRecorder {
     }
   }
 
-  async #tryToWrite(entry: Entry, attempt: number): Promise<void> {
+  async #tryToWrite(entry: Entry, attempt: number, signal: AbortSignal): Promise<void> {
     const count = entry.count;
     if (count === entry.writtenCount) return;
     try {
-      if (entry.name === undefined) await this.#create(entry, count);
-      else await this.#recount(entry, entry.name, count);
+      if (entry.name === undefined) await this.#create(entry, count, signal);
+      else await this.#recount(entry, entry.name, { count, signal });
       entry.writtenCount = count;
     } catch (error) {
-      if (!shouldRetry(error) || attempt === maxWriteAttempts) throw error;
+      if (!shouldRetry(error) || attempt === maxWriteAttempts || signal.aborted) throw error;
       if (isKubeError(error, KubeErrorKind.NotFound)) entry.name = undefined;
-      await sleep(backOffMs(attempt, { firstMs: 200, capMs: 5_000 }));
-      await this.#tryToWrite(entry, attempt + 1);
+      await sleep(backOffMs(attempt, { firstMs: 200, capMs: 5_000 }), signal);
+      await this.#tryToWrite(entry, attempt + 1, signal);
     }
   }
 
-  async #create(entry: Entry, count: number): Promise<void> {
+  async #create(entry: Entry, count: number, signal: AbortSignal): Promise<void> {
     const event = eventOf(entry, count, this.#options.component);
     const { name } = event.metadata;
-    await this.#options.kube.create(resources.events, event, { fieldManager: this.#options.component });
+    await this.#options.kube.create(resources.events, event, {
+      fieldManager: this.#options.component,
+      signal,
+    });
     entry.name = name;
   }
 
-  async #recount(entry: Entry, name: string, count: number): Promise<void> {
+  async #recount(
+    entry: Entry,
+    name: string,
+    { count, signal }: { count: number; signal: AbortSignal },
+  ): Promise<void> {
     const key = { namespace: namespaceOf(entry.subject), name };
     const body = { count, lastTimestamp: wholeSeconds(entry.last) };
     await this.#options.kube.mergePatch(resources.events, key, body, {
       fieldManager: this.#options.component,
+      signal,
     });
   }
 }

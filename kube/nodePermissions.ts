@@ -65,7 +65,9 @@ export class NodePermissions {
   /** One request serves all callers that arrive while it is in progress. */
   async #mayChangeAny(requester: Requester, known: Answers): Promise<boolean> {
     const { any } = known;
-    if (any !== undefined && Date.now() - any.at < this.#rules.validMs) return any.isPermitted;
+    const now = Date.now();
+    // The clock may have been set back since.
+    if (any !== undefined && any.at <= now && now - any.at < this.#rules.validMs) return any.isPermitted;
     known.asking ??= this.#askForAny(requester, known).finally(() => {
       known.asking = undefined;
     });

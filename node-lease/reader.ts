@@ -67,8 +67,11 @@ export async function* watchStates({ kube, log, node, signal }: Watched): AsyncG
       if (name === undefined) continue;
       const now = kube.now();
       const state = stateOf(name, informer.get(`${NODE_LEASE_NAMESPACE}/${name}`), now);
+      const isNew = changes.isNew(state);
       if (state.kind === 'Held') changes.addLater(name, state.until.getTime() - now.getTime() + 1);
-      if (changes.isNew(state)) yield state;
+      // Autoscalers remove nodes and their names for good.
+      if (state.kind === 'Missing' && node === undefined) changes.forget(name);
+      if (isNew) yield state;
     }
   } finally {
     signal.removeEventListener('abort', stop);
@@ -95,7 +98,13 @@ class Changes {
     clearTimeout(this.#timers.get(node));
     this.#timers.set(
       node,
-      setTimeout(() => this.add(node), Math.max(Math.min(ms, maxDelayMs), 0)),
+      setTimeout(
+        () => {
+          this.#timers.delete(node);
+          this.add(node);
+        },
+        Math.max(Math.min(ms, maxDelayMs), 0),
+      ),
     );
   }
 
@@ -120,6 +129,12 @@ class Changes {
     if (this.#yielded.get(state.node) === text) return false;
     this.#yielded.set(state.node, text);
     return true;
+  }
+
+  forget(node: string): void {
+    clearTimeout(this.#timers.get(node));
+    this.#timers.delete(node);
+    this.#yielded.delete(node);
   }
 
   dispose(): void {

@@ -1,6 +1,6 @@
 import type { Node } from '../../api/core.ts';
 import { REBOOT_REQUIRED_MANAGER, RebootAnnotation } from '../../api/names.ts';
-import { decideReboot, decideRequirement } from '../../domain/reboot/agent.ts';
+import { decideReboot, isRequested, decideRequirement } from '../../domain/reboot/agent.ts';
 import { backOffMs } from '../../kube/backOff.ts';
 import { isKubeError } from '../../kube/errors.ts';
 import type { EventContent } from '../../kube/events.ts';
@@ -69,7 +69,7 @@ type RequestOptions = Required<Pick<RebootOptions, 'watch' | 'command' | 'isShut
  * 1. It acts on a request for this boot only, and only while the Node is cordoned and drained.
  * 2. Before it runs the command, it writes `RebootAnnotation.Started`, which fails if the request was withdrawn. A node whose request was withdrawn
  *    is not rebooted, and a request is not withdrawn after that.
- * 3. The command runs once in a boot, unless it fails or the agent is restarted. It does not run while the host shuts down.
+ * 3. The command runs once for a request, unless it fails or the agent is restarted. It does not run while the host shuts down.
  * 4. Before it waits to retry a failed command, it removes `RebootAnnotation.Started`: the request can be withdrawn.
  */
 class Requests {
@@ -89,6 +89,8 @@ class Requests {
     const { bootId, node: name, events, log } = this.#deps;
     const node = this.#options.watch.current();
     const step = decideReboot(node, bootId);
+    // A host may survive a command that succeeded: the next request of the same boot runs it again.
+    if (node !== undefined && !isRequested(node, bootId)) this.#isDone = false;
     if (this.#isDone || node === undefined || step === 'Idle') return undefined;
     const waitMs = this.#notBefore - performance.now();
     if (waitMs > 0) return { requeueAfterMs: waitMs };

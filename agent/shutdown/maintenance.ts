@@ -95,7 +95,9 @@ export class ShutdownMaintenance {
       case 'AwaitDeletion':
         return;
       case 'Foreign':
-        throw new Error(`it selects other nodes than ${this.#shutdown.node}: delete it`);
+        throw new Error(
+          `it is of a user, and does not drain ${this.#shutdown.node} alone: delete it, because agents need its name`,
+        );
       default:
         assertNever(step);
     }

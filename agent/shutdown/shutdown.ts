@@ -201,15 +201,18 @@ class ShutdownHandler {
 
   async #apply(decision: ShutdownDecision, record: ShutdownRecord): Promise<void> {
     if (decision.kind === 'Hold' || this.#hasReleased) return;
-    if (!record.kubeletNotified && kubeletDelays(this.#state) !== false)
-      await this.#notifyKubelet(record, decision.cause);
+    const needsNotification = !record.kubeletNotified && kubeletDelays(this.#state) !== false;
+    const isNotified = !needsNotification || (await this.#notifyKubelet(record, decision.cause));
     if (decision.kind !== 'Release') return;
+    // It is notified again at the next poll.
+    if (!isNotified && decision.cause !== ShutdownCause.Limit) return;
     this.#hasReleased = true;
     this.#announce(decision.cause);
     await this.#parts.inhibitor.release(this.#state?.inhibitors ?? []);
   }
 
-  async #notifyKubelet(record: ShutdownRecord, cause: ShutdownCause): Promise<void> {
+  /** Resolves with whether logind has passed it on. */
+  async #notifyKubelet(record: ShutdownRecord, cause: ShutdownCause): Promise<boolean> {
     const { log } = this.#deps;
     const notified = { ...record, kubeletNotified: true };
     // Recorded first: the kubelet would close its descriptor twice for two signals.
@@ -218,8 +221,10 @@ class ShutdownHandler {
       await this.#parts.logind.notifyKubelet(true);
       this.#record = notified;
       log.info('Kubelet was notified of the shutdown', { cause });
+      return true;
     } catch (error) {
       log.error('Kubelet could not be notified of the shutdown', { error: errorMessage(error) });
+      return false;
     }
   }
 

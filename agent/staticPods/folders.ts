@@ -69,14 +69,24 @@ export class ManifestFolders {
       await makeFolder(resolve(holdDirectory));
       for (const folder of [asideFolder, exemptFolder])
         await makeFolder(join(resolve(holdDirectory), folder));
-      const probe = join(holdDirectory, probeName);
-      await writeFile(probe, '');
-      await rename(probe, join(staticPodPath, probeName));
-      await unlink(join(staticPodPath, probeName));
+      await this.#probe();
     } catch (error) {
       throw new Error(holdProblem(error, this.#paths), { cause: error });
     }
     return true;
+  }
+
+  /** Moves a file as manifests are held, and as they are put back. */
+  async #probe(): Promise<void> {
+    const [held, present] = [this.#paths.holdDirectory, this.#paths.staticPodPath].map((folder) =>
+      join(folder, probeName),
+    ) as [string, string];
+    await rm(present, { force: true });
+    await writeFile(held, '');
+    await link(held, present);
+    await unlink(held);
+    await rename(present, held);
+    await unlink(held);
   }
 
   async read(): Promise<Manifests> {
@@ -206,6 +216,8 @@ function holdProblem(error: unknown, { staticPodPath, holdDirectory }: FolderPat
   const names = `--hold-directory (HOLD_DIRECTORY) ${holdDirectory}`;
   if (codeOf(error) === 'EXDEV')
     return `${names} is on another file system than --static-pod-path ${staticPodPath}: choose a folder from which files can be renamed into it`;
+  if (codeOf(error) === 'EPERM' || codeOf(error) === 'ENOTSUP')
+    return `${names}: files cannot be linked from there into --static-pod-path ${staticPodPath}, so that manifests could not be put back: choose a folder of a file system with hard links (${errorMessage(error)})`;
   return `${names}: manifests cannot be moved there: ${errorMessage(error)}`;
 }
 

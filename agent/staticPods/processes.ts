@@ -1,4 +1,5 @@
-import { readdir, readFile, readlink } from 'node:fs/promises';
+import { createReadStream } from 'node:fs';
+import { readdir, readlink } from 'node:fs/promises';
 import { join } from 'node:path';
 
 /** Finds the processes of static pods among those of the host. */
@@ -21,22 +22,35 @@ export async function hasProcesses(
   const folders = await readdir(podLogDirectory).catch(() => []);
   for (const folder of folders) if (folder.startsWith(prefix)) uids.add(folder.slice(prefix.length));
   if (uids.size === 0) return undefined;
-  for (const mounts of await mountTables())
-    if ([...uids].some((uid) => mounts.includes(`/pods/${uid}/`))) return true;
+  const folderNames = [...uids].map((uid) => `/pods/${uid}/`);
+  for await (const file of mountTables()) if (await containsAny(file, folderNames)) return true;
   return false;
 }
 
-/** Returns the mounts of all containers, one text for each mount namespace. */
-async function mountTables(): Promise<string[]> {
+/** Yields a file with the mounts of each mount namespace of the host but that of the agent. */
+async function* mountTables(): AsyncGenerator<string> {
   const own = await readlink('/proc/self/ns/mnt').catch(() => '');
   const seen = new Set([own]);
-  const tables: string[] = [];
   for (const pid of (await readdir('/proc')).filter((name) => /^\d+$/.test(name))) {
     const namespace = await readlink(join('/proc', pid, 'ns/mnt')).catch(() => '');
     if (namespace === '' || seen.has(namespace)) continue;
     seen.add(namespace);
-    // The process may have ended since.
-    tables.push(await readFile(join('/proc', pid, 'mountinfo'), 'utf8').catch(() => ''));
+    yield join('/proc', pid, 'mountinfo');
   }
-  return tables;
+}
+
+/** Reads the file in parts: users of the host may create mount namespaces with many thousands of mounts. */
+async function containsAny(file: string, texts: readonly string[]): Promise<boolean> {
+  const overlap = Math.max(...texts.map(({ length }) => length)) - 1;
+  let end = '';
+  try {
+    for await (const part of createReadStream(file, { encoding: 'latin1' })) {
+      const read = `${end}${String(part)}`;
+      if (texts.some((text) => read.includes(text))) return true;
+      end = read.slice(-overlap);
+    }
+  } catch {
+    // The process has ended since.
+  }
+  return false;
 }

@@ -13,6 +13,7 @@ import { isFinished, podName } from '../common/pod.ts';
 import { hashed } from '../common/text.ts';
 import {
   containersOfBoot,
+  containersOfPreviousNode,
   hasRebooted,
   isInterrupted,
   knownBootId,
@@ -248,11 +249,18 @@ function timeOf(ms: number): string {
   return new Date(ms).toISOString();
 }
 
-/** Returns the containers from before the latest reboot, until the kubelet has had the time to report all pods again. */
+/**
+ * Returns the containers from before the latest reboot, or of a previous Node object, until the kubelet has had the time to report all pods
+ * again.
+ */
 function staleContainersOf(
   input: ReadinessInput,
   previous: NodeReadinessStatus | undefined,
 ): readonly string[] {
+  if (previous?.bootID === undefined) {
+    const isNew = input.now < reportsCompleteAt(input, { rebootTime: timeOf(input.createdAtMs) });
+    return isNew ? containersOfPreviousNode(input.pods, input.createdAtMs) : [];
+  }
   const isRecent = hasRebooted(previous, input.bootId) || input.now < reportsCompleteAt(input, previous);
   return isRecent ? staleContainers(previous, input.bootId) : [];
 }
@@ -260,14 +268,15 @@ function staleContainersOf(
 type BootStatus = Pick<NodeReadinessStatus, 'bootID' | 'rebootTime' | 'containers' | 'staleContainers'>;
 
 function bootOf(
-  { gates, pods, bootId, now }: ReadinessInput,
+  { gates, pods, bootId, createdAtMs, now }: ReadinessInput,
   previous: NodeReadinessStatus | undefined,
   stale: readonly string[],
 ): BootStatus {
   // Without gates nothing is compared with the boot ID, and a gate that is added later starts with the one of that time.
   if (gates.length === 0) return {};
   const bootID = knownBootId(bootId) ?? previous?.bootID;
-  const rebootTime = hasRebooted(previous, bootId) ? timeOf(now) : previous?.rebootTime;
+  const createdTime = stale.length > 0 ? timeOf(createdAtMs) : undefined;
+  const rebootTime = hasRebooted(previous, bootId) ? timeOf(now) : (previous?.rebootTime ?? createdTime);
   const own = pods.filter((pod) => gates.some((gate) => isActivePodOf(gate, pod)));
   return {
     ...(bootID !== undefined && { bootID }),

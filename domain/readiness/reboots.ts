@@ -46,6 +46,15 @@ export function staleContainers(
   return hasRebooted(status, bootId) ? [...containers, ...stale] : stale;
 }
 
+/**
+ * Returns the hashes of the containers of pods that are older than their Node object: a previous object of that name was deleted, and its host may have
+ * been replaced, or rebooted. Both times are those of the apiserver.
+ */
+export function containersOfPreviousNode(pods: readonly Pod[], createdAtMs: number): string[] {
+  const old = pods.filter(({ metadata }) => Date.parse(metadata.creationTimestamp ?? '') < createdAtMs);
+  return old.flatMap(({ status }) => status.containers ?? []);
+}
+
 /** Returns the time at which the kubelet has reported all pods since the reboot; Infinity while the node is not Ready. */
 export function reportsCompleteAt(
   { nodeReadySinceMs }: NodeReports,

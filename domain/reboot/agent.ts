@@ -18,11 +18,14 @@ export function decideReboot(
   node: Pick<Node, 'metadata' | 'spec' | 'status'> | undefined,
   bootId: string,
 ): RebootStep {
-  const { [RebootAnnotation.Requested]: requested, [RebootAnnotation.Started]: started } =
-    node?.metadata.annotations ?? {};
-  if (node === undefined || bootId === '' || requested !== bootId) return 'Idle';
+  if (node === undefined || !isRequested(node, bootId)) return 'Idle';
   if (!isCordoned(node) || !isTrue(node.status?.conditions, 'Drained')) return 'Idle';
-  return started === bootId ? 'Reboot' : 'Start';
+  return node.metadata.annotations?.[RebootAnnotation.Started] === bootId ? 'Reboot' : 'Start';
+}
+
+/** Returns true if a reboot of this boot is requested. */
+export function isRequested({ metadata }: Pick<Node, 'metadata'>, bootId: string): boolean {
+  return bootId !== '' && metadata.annotations?.[RebootAnnotation.Requested] === bootId;
 }
 
 /** The next step of the agent for the annotation that says that the node needs a reboot. */

@@ -42,11 +42,18 @@ export type ShutdownDecision =
 
 const hold: ShutdownDecision = { kind: 'Hold' };
 
+/** The steps of the maintenance after which there is nothing to wait for. */
+const overCauses: Partial<Record<ShutdownStep['kind'], ShutdownCause>> = {
+  Drained: ShutdownCause.Drained,
+  EndedByUser: ShutdownCause.Ended,
+};
+
 /** Decides whether the shutdown is delayed further. */
 export function decideShutdown(progress: ShutdownProgress): ShutdownDecision {
   const { elapsedSeconds, limitSeconds, kubeletSeconds, kubeletDelays, maintenance } = progress;
-  if (maintenance === 'Drained') return { kind: 'Release', cause: ShutdownCause.Drained };
-  if (maintenance === 'EndedByUser') return { kind: 'Release', cause: ShutdownCause.Ended };
+  const cause = overCauses[maintenance ?? 'Draining'];
+  // The kubelet is notified through logind, and would delay the shutdown without knowing of it.
+  if (cause !== undefined && kubeletDelays !== undefined) return { kind: 'Release', cause };
   if (elapsedSeconds >= limitSeconds) return { kind: 'Release', cause: ShutdownCause.Limit };
   if (progress.silentSeconds >= progress.apiserverTimeoutSeconds)
     // The agent delays no longer than the kubelet does: nothing else can be expected of it.

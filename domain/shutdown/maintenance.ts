@@ -64,7 +64,7 @@ export type ShutdownStep =
   | { readonly kind: 'Drained' }
   /** A user has completed it during this shutdown, and does not want the node to wait. */
   | { readonly kind: 'EndedByUser' }
-  /** An object of this name selects other nodes. */
+  /** An object of this name selects other nodes, or is of a user and does not drain the node. */
   | { readonly kind: 'Foreign' };
 
 /** `drainingUid`: the maintenance that this shutdown has seen in Drain already. */
@@ -78,9 +78,17 @@ export function nextShutdownStep(
   const { stage } = existing.spec;
   if (stage === 'Complete' && uid === drainingUid) return { kind: 'EndedByUser' };
   if (!selectsOnly(existing, node)) return { kind: 'Foreign' };
+  // Its agent may not write it.
+  if (bootIdOf(existing) === undefined) return { kind: stage === 'Drain' ? followed(existing) : 'Foreign' };
   if (stage === 'Complete') return { kind: 'Delete', uid };
   if (stage !== 'Drain' || bootIdOf(existing) !== bootId) return { kind: 'Adopt' };
   return { kind: drainStepOf(existing) };
+}
+
+/** Returns the step for the maintenance of a user that drains the node. */
+function followed(maintenance: NodeMaintenance): 'Draining' | 'Drained' | 'Foreign' {
+  const step = drainStepOf(maintenance);
+  return step === 'Adopt' ? 'Foreign' : step;
 }
 
 function drainStepOf(maintenance: NodeMaintenance): 'Adopt' | 'Draining' | 'Drained' {

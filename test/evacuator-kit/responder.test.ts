@@ -268,6 +268,36 @@ describe('a responder', () => {
     expect(calls).toBe(2);
   });
 
+  test('that returns no text is called again, and says why', async () => {
+    let calls = 0;
+    await start(async () => {
+      calls += 1;
+      return calls === 1 ? ({ moved: true } as unknown as string) : 'done';
+    });
+    const eviction = await activated(await c.podOn(node));
+    await eventually('the completion', async () =>
+      expect((await reportOf(eviction))?.completionTime).toBeDefined(),
+    );
+    expect(calls).toBe(2);
+  });
+
+  test('reports the expected time of a report that another one follows at once', async () => {
+    await start(async (_pod, _evacuation, progress) => {
+      progress.report({ message: 'first', expectedFinishTime: new Date(Date.now() + 60_000) });
+      progress.report({ message: 'second', expectedFinishTime: new Date(Number.NaN) });
+      progress.reportWaiting('third');
+      await new Promise((resolve) => {
+        progress.signal.addEventListener('abort', resolve);
+      });
+    });
+    const eviction = await activated(await c.podOn(node));
+    await eventually('the heartbeat', async () => {
+      const report = await reportOf(eviction);
+      expect(report).toMatchObject({ message: 'third' });
+      expect(report?.expectedCompletionTime).toBeDefined();
+    });
+  });
+
   test('cannot forbid the cancellation', async () => {
     const rejected = Promise.withResolvers<unknown>();
     await start(async (_pod, _evacuation, progress) => {

@@ -80,6 +80,11 @@ export class RebootingHost {
     else await rm(this.#file('fails'));
   }
 
+  /** From now on the reboot command succeeds, but the host is not rebooted. */
+  async ignoresReboots(): Promise<void> {
+    await writeFile(this.#file('ignores'), '');
+  }
+
   /** Returns what the reboot command has observed, once for each time it ran. */
   async reboots(): Promise<Reboot[]> {
     const lines = (await readFile(this.#file('reboots'), 'utf8')).split('\n').filter((line) => line !== '');
@@ -177,6 +182,7 @@ export class RebootingHost {
       `export KUBECONFIG='${KUBECONFIG}' PATH='${PATH}'`,
       `if [ -e '${this.#file('fails')}' ]; then echo 'Failed to connect to bus' >&2; exit 4; fi`,
       `kubectl get node ${node} -o jsonpath='${state}' >>'${this.#file('reboots')}'`,
+      `if [ -e '${this.#file('ignores')}' ]; then exit 0; fi`,
       `new=$(cat /proc/sys/kernel/random/uuid)`,
       `rm -f '${this.sentinel}' '${this.sentinel}.pkgs'`,
       `printf %s "$new" >'${this.#file('booted.new')}'`,

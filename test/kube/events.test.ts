@@ -7,6 +7,7 @@ import type { Sandbox } from '../../sandbox/sandbox.ts';
 import { garbageCollected } from '../kit/garbage.ts';
 import { releaseSandbox, testSandbox } from '../kit/sandbox.ts';
 import { withMembers } from '../kit/withMembers.ts';
+import { UnreliableNetwork } from './unreliableNetwork.ts';
 import { changedKubeconfig, connect, dropNamespace, freshNamespace, recordedLog } from './fixtures.ts';
 
 let sandbox: Sandbox;
@@ -153,6 +154,28 @@ describe('an Event', () => {
 });
 
 describe('a recorder', () => {
+  test('does not wait for an apiserver that does not answer any longer than it is told', async () => {
+    const { network, kubeconfig, close } = await UnreliableNetwork.before(sandbox.kubeconfig);
+    const silent = connect(kubeconfig);
+    network.swallow();
+    const log = recordedLog();
+    const events = new EventRecorder({ kube: silent, component: 'node-maintenance', log });
+    events.record(pod('unanswered'), tried);
+    await events.flush(200);
+    expect(log.lines).toEqual([
+      expect.objectContaining({
+        message: 'Event could not be written',
+        fields: expect.objectContaining({ error: expect.stringContaining('it was not written in time') }),
+      }),
+    ]);
+    network.up();
+    events.record(pod('answered'), tried);
+    await events.flush();
+    expect(await eventsOf('answered')).toHaveLength(1);
+    await silent.close();
+    await close();
+  });
+
   test('never throws: an Event that cannot be recorded or written is logged', async () => {
     const copy = await changedKubeconfig(sandbox.kubeconfig, { user: { as: 'nobody-in-particular' } });
     const nobody = connect(copy.path);

@@ -1,4 +1,6 @@
 import { KubeConfig } from '@kubernetes/client-node';
+import { NODE_LEASE_NAMESPACE } from '../../api/names.ts';
+import { resources } from '../../kube/resources.ts';
 import { isHeld, type NodeLeaseState, nodeLeases } from '../../node-lease/index.ts';
 import type { Sandbox } from '../../sandbox/sandbox.ts';
 import { kubeconfigOf } from '../kit/account.ts';
@@ -92,6 +94,29 @@ describe('watch', () => {
     })();
     await eventually('both nodes', () =>
       expect([found.get(one)?.kind, found.get(other)?.kind]).toEqual(['Free', 'HeldByAdministrator']),
+    );
+    await client.close();
+    await ended;
+  });
+
+  test('of all nodes yields once that a Lease is gone, and the state of the next one', async () => {
+    const node = await fixture.node({ holderIdentity: 'kubeadm' });
+    const client = fixture.client('us');
+    const kinds: string[] = [];
+    const ended = (async () => {
+      for await (const state of client.watch()) if (state.node === node) kinds.push(state.kind);
+    })();
+    await eventually('the Lease', () => expect(kinds).toEqual(['HeldByAdministrator']));
+    const key = { namespace: NODE_LEASE_NAMESPACE, name: node };
+    const before = await fixture.admin.get(resources.leases, key);
+    await fixture.admin.delete(resources.leases, key, { uid: before?.metadata.uid ?? '' });
+    await eventually('its end', () => expect(kinds).toEqual(['HeldByAdministrator', 'Missing']));
+    await fixture.admin.create(resources.leases, {
+      metadata: { namespace: NODE_LEASE_NAMESPACE, name: node },
+      spec: before?.spec ?? {},
+    });
+    await eventually('the next Lease', () =>
+      expect(kinds).toEqual(['HeldByAdministrator', 'Missing', 'HeldByAdministrator']),
     );
     await client.close();
     await ended;

@@ -1,4 +1,4 @@
-import { afterAll, afterEach, beforeAll, describe, expect, test } from '@jest/globals';
+import { afterAll, afterEach, beforeAll, describe, expect, jest, test } from '@jest/globals';
 import type { NodeMaintenanceActivities } from '../../../activities/contract.ts';
 import { NodeAuthority } from '../../../activities/leases/nodeAuthority.ts';
 import {
@@ -363,6 +363,24 @@ describe('the agent of a node', () => {
       [other, 'Skip'],
     ]);
   });
+});
+
+test('an answer of a clock that was ahead is not valid for longer', async () => {
+  let asked = 0;
+  const permissions = new NodePermissions(c.cluster.kube, {
+    may: () => Promise.resolve(++asked > 0),
+    validMs: 60_000,
+    isDue: () => [],
+  });
+  const ask = () =>
+    permissions.permitted({ username: 'jane', groups: [] }, [{ name: 'node-1', isStarted: false }]);
+  const clock = jest.spyOn(Date, 'now').mockReturnValue(Date.now() + 3_600_000);
+  await ask();
+  await ask();
+  clock.mockRestore();
+  expect(asked).toBe(1);
+  await ask();
+  expect(asked).toBe(2);
 });
 
 describe('the number of requests', () => {

@@ -139,6 +139,20 @@ describe('a host', () => {
     await host.commandFails(false);
     await eventually('the reboot', async () => expect(await host.reboots()).toHaveLength(1));
   });
+
+  test.concurrent('that survives a successful command is rebooted once for each request', async () => {
+    const { node, host } = await machine();
+    await host.ignoresReboots();
+    await drained(node);
+    await annotated(node, { [Requested]: host.bootId });
+    await eventually('the command', async () => expect(await host.reboots()).toHaveLength(1));
+    await drained(node, 'False');
+    await drained(node);
+    await throughout('no second command', 1_000, async () => expect(await host.reboots()).toHaveLength(1));
+    await annotated(node, { [Requested]: null, [Started]: null });
+    await annotated(node, { [Requested]: host.bootId });
+    await eventually('the second command', async () => expect(await host.reboots()).toHaveLength(2));
+  });
 });
 
 describe('the annotation that a node needs a reboot', () => {

@@ -228,6 +228,20 @@ describe('a shutdown', () => {
     });
   });
 
+  withBus('follows the maintenance of a user that has its name and drains the node', async () => {
+    const boot = await bootNode();
+    const [blocked = ''] = await world.placePods('node-1', 1, { finalizers: ['test.example.com/blocks'] });
+    const { metadata, spec } = shutdownMaintenance({ node: 'node-1', bootId: boot, drainPlan: [] });
+    await world.kube.create(resources.nodeMaintenances, { metadata: { name: metadata.name }, spec });
+    const agent = await startAgent(boot, { apiserverTimeoutSeconds: 1 });
+    await bus.powerOff();
+    await inShutdown('the maintenance to drain', ({ status }) => (status?.podsEvacuating ?? 0) > 0);
+    await unblock(blocked);
+    await inShutdown('the node to be drained', drained);
+    await off(bus, 'NothingDelays');
+    await toHaveLogged(agent, 'Releasing the shutdown inhibitor","cause":"Drained"');
+  });
+
   withBus('drains the node beside another maintenance that drains it', async () => {
     const boot = await bootNode();
     await world.placePods('node-1', 1);

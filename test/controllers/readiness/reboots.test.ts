@@ -121,6 +121,29 @@ test('a node that rebooted while it seemed Ready accepts no pods until the pods 
   await eventuallyClosed(node, false, { gates: '1/1', containers: [expect.anything()] });
 });
 
+test('a node that registers again under its name accepts no pods until the pods of its gates have started again', async () => {
+  const { node, pod } = await openNode();
+  const { metadata } = await c.node(node);
+  // The times of objects have a resolution of a second.
+  const found = await c.admin.get(resources.pods, { namespace: c.namespace, name: pod });
+  const createdAtMs = Date.parse(found?.metadata.creationTimestamp ?? '');
+  await eventually('the next second', () =>
+    expect(c.admin.now().getTime()).toBeGreaterThanOrEqual(createdAtMs + 1_000),
+  );
+  await c.deleted({ kind: 'Node', metadata });
+  await eventually('its NodeReadiness to go', async () => expect(await statusOf(node)).toBeUndefined());
+  await c.admin.create<KubeObject>(resources.nodes as Resource, { metadata: { name: node } });
+  await c.saidToBeReady(node, 'True');
+  await reportBootId(node, 'boot-2');
+  await gated(node, [gate({ name: 'cni', namespace: c.namespace })]);
+  await eventuallyClosed(node, true, { gates: '0/1', bootID: 'boot-2' });
+  expect((await statusOf(node))?.readiness[0]?.message).toBe(
+    `pod is not ready: ${c.namespace}/${pod} (not reported since the reboot)`,
+  );
+  await reportPod(pod, 'containerd://2');
+  await eventuallyClosed(node, false, { gates: '1/1', containers: [expect.anything()] });
+});
+
 test('a node that rebooted while no worker was leading accepts no pods from then on', async () => {
   const { node, pod } = await openNode();
   await stopController();

@@ -356,6 +356,42 @@ describe('a node that rebooted', () => {
     expect(node.status?.staleContainers).toBeUndefined();
   });
 
+  test.each([
+    { bootId: 'b', readyAfterSeconds: 20 },
+    { bootId: undefined, readyAfterSeconds: 20 },
+    { bootId: 'b', readyAfterSeconds: 300 },
+  ])(
+    'under a new Node object accepts no pods until its pods have started again, or a minute has passed (%j)',
+    ({ bootId, readyAfterSeconds }) => {
+      const old = before.map((one) => ({
+        ...one,
+        metadata: { ...one.metadata, creationTimestamp: '2025-12-31T00:00:00Z' },
+      }));
+      const started = [run('cni', 'cni-2'), run('csi', 'csi-2')].map((one) => ({
+        ...one,
+        metadata: { ...one.metadata, creationTimestamp: '2025-12-31T00:00:00Z' },
+      }));
+      const create = () => {
+        const node = new SimulatedNode();
+        node.createdAtMs = node.now;
+        expect(node.after(0, [], { pods: old, bootId, nodeReadySinceMs: undefined }).wantsTaint).toBe(true);
+        const nodeReadySinceMs = node.createdAtMs + readyAfterSeconds * 1_000;
+        return { node, nodeReadySinceMs };
+      };
+      const unreported = create();
+      unreported.node.after(readyAfterSeconds - 1, [], { pods: old, bootId, nodeReadySinceMs: undefined });
+      expect(unreported.node.status?.readiness[0]?.message).toMatch('not reported since the reboot');
+      const { node, nodeReadySinceMs } = unreported;
+      const reported = readyAfterSeconds < 60;
+      expect(node.after(1, [], { pods: old, bootId, nodeReadySinceMs }).wantsTaint).toBe(reported);
+      expect(node.after(40, [], { pods: old, bootId, nodeReadySinceMs }).wantsTaint).toBe(false);
+      const restarted = create();
+      expect(
+        restarted.node.after(1, [], { pods: started, bootId, nodeReadySinceMs: undefined }).wantsTaint,
+      ).toBe(bootId === undefined);
+    },
+  );
+
   test('gets no grace for a gate whose pods report no containers', () => {
     const node = new SimulatedNode();
     node.after(0, all);

@@ -31,6 +31,16 @@ describe('a shutdown', () => {
       want: { kind: 'Release', cause: 'Ended' },
     },
     {
+      when: 'waits for logind when the node is drained, because the kubelet cannot be notified',
+      is: { maintenance: 'Drained', kubeletDelays: undefined },
+      want: { kind: 'Hold' },
+    },
+    {
+      when: 'waits for logind no longer than the limit',
+      is: { maintenance: 'Drained', kubeletDelays: undefined, elapsedSeconds: 600 },
+      want: { kind: 'Release', cause: 'Limit' },
+    },
+    {
       when: 'leaves the kubelet its time',
       is: { elapsedSeconds: 570 },
       want: { kind: 'NotifyKubelet', cause: 'Limit' },

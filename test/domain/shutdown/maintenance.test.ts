@@ -20,7 +20,8 @@ const nodeStatus = {
 const shutdown = { node: 'node-1', bootId: 'boot-2', drainPlan: [] };
 
 interface Existing {
-  bootId?: string;
+  /** Undefined: without the annotation. */
+  bootId?: string | undefined;
   stage?: NodeMaintenanceStage;
   drained?: boolean;
   observedGeneration?: number;
@@ -30,14 +31,15 @@ interface Existing {
 }
 
 function existing({
-  bootId = 'boot-2',
   stage = 'Drain',
   drained = false,
   observedGeneration = 3,
   deleted = false,
   node = 'node-1',
   authorized,
+  ...given
 }: Existing): NodeMaintenance {
+  const { bootId } = { bootId: 'boot-2', ...given };
   const { metadata, spec } = shutdownMaintenance({ ...shutdown, node });
   const condition = { type: 'Drained', status: drained ? ('True' as const) : ('False' as const) };
   return {
@@ -45,7 +47,7 @@ function existing({
       ...metadata,
       uid: 'uid-1',
       generation: 3,
-      annotations: { [SHUTDOWN_BOOT_ID_ANNOTATION]: bootId },
+      annotations: bootId === undefined ? {} : { [SHUTDOWN_BOOT_ID_ANNOTATION]: bootId },
       ...(deleted && { deletionTimestamp: '2026-01-01T00:00:00Z' }),
     },
     spec: { ...spec, stage },
@@ -176,6 +178,15 @@ describe('the maintenance of a shutdown', () => {
       want: 'AwaitDeletion',
     },
     { when: 'it selects another node', is: { node: 'node-2' }, want: 'Foreign' },
+    { when: 'that of a user drains', is: { bootId: undefined }, want: 'Draining' },
+    { when: 'that of a user is drained', is: { bootId: undefined, drained: true }, want: 'Drained' },
+    { when: 'that of a user does not drain', is: { bootId: undefined, stage: 'Cordon' }, want: 'Foreign' },
+    { when: 'that of a user is complete', is: { bootId: undefined, stage: 'Complete' }, want: 'Foreign' },
+    {
+      when: 'that of a user who may not maintain the node drains',
+      is: { bootId: undefined, authorized: false },
+      want: 'Foreign',
+    },
   ])('$when: $want', ({ is, drainingUid, want }) => {
     const maintenance = is === undefined ? undefined : existing(is);
     expect(nextShutdownStep(maintenance, { ...shutdown, drainingUid }).kind).toBe(want);
