@@ -154,7 +154,7 @@ describe('an Event', () => {
 });
 
 describe('a recorder', () => {
-  test('does not wait for an apiserver that does not answer any longer than it is told', async () => {
+  test('waits no longer than the given time for an apiserver that does not answer', async () => {
     const { network, kubeconfig, close } = await UnreliableNetwork.before(sandbox.kubeconfig);
     const silent = connect(kubeconfig);
     network.swallow();
