@@ -233,7 +233,7 @@ describe('a shutdown', () => {
     const [blocked = ''] = await world.placePods('node-1', 1, { finalizers: ['test.example.com/blocks'] });
     const { metadata, spec } = shutdownMaintenance({ node: 'node-1', bootId: boot, drainPlan: [] });
     await world.kube.create(resources.nodeMaintenances, { metadata: { name: metadata.name }, spec });
-    const agent = await startAgent(boot, { apiserverTimeoutSeconds: 1 });
+    const agent = await startAgent(boot);
     await bus.powerOff();
     await inShutdown('the maintenance to drain', ({ status }) => (status?.podsEvacuating ?? 0) > 0);
     await unblock(blocked);
