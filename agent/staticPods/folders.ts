@@ -78,15 +78,13 @@ export class ManifestFolders {
 
   /** Moves a file as manifests are held, and as they are put back. */
   async #probe(): Promise<void> {
-    const [held, present] = [this.#paths.holdDirectory, this.#paths.staticPodPath].map((folder) =>
-      join(folder, probeName),
-    ) as [string, string];
-    await rm(present, { force: true });
-    await writeFile(held, '');
-    await link(held, present);
-    await unlink(held);
-    await rename(present, held);
-    await unlink(held);
+    const { staticPodPath, holdDirectory } = this.#paths;
+    const probe = join(holdDirectory, probeName);
+    await rm(join(staticPodPath, probeName), { force: true });
+    await writeFile(probe, '');
+    await this.putBack(probeName);
+    await this.hold(probeName);
+    await unlink(probe);
   }
 
   async read(): Promise<Manifests> {

@@ -1,4 +1,5 @@
 import type { Estimate, MaintenanceSummary, NodeSummary } from '../../domain/maintenance/summary.ts';
+import { deadlineEffect } from '../../domain/drain/escalation.ts';
 import { tierText } from '../../domain/drain/tiers.ts';
 import { compareNames, listed } from '../../domain/common/names.ts';
 import { indented } from '../terminal/block.ts';
@@ -127,12 +128,11 @@ function deadlineLines({ drainDeadline }: MaintenanceSummary, now: number): stri
   if (drainDeadline === undefined || drainDeadline.drainedAt !== undefined) return [];
   const { time, onDeadline, nextStep } = drainDeadline;
   const leftMs = Date.parse(time) - now;
-  const effect =
-    onDeadline === 'Delete' ? 'pods that are left are deleted' : 'pods that are left are reported';
-  if (leftMs <= 0) return [`deadline ${time} has passed: ${effect}`];
-  const early = onDeadline === 'Delete' ? ' one grace period earlier' : '';
+  const deletes = onDeadline === 'Delete';
+  if (leftMs <= 0)
+    return [`deadline ${time} has passed: pods that are left are ${deletes ? 'deleted' : 'reported'}`];
   const next = nextStep === undefined ? '' : `; next notification in ${duration(Date.parse(nextStep) - now)}`;
-  return [`deadline in ${duration(leftMs)} (${time}): ${effect}${early}${next}`];
+  return [`deadline in ${duration(leftMs)} (${time}): ${deadlineEffect(deletes)}${next}`];
 }
 
 function inServiceText(nodes: readonly NodeSummary[], missingNodes: readonly string[] = []): string {

@@ -100,15 +100,20 @@ export function isPastDeadline(
   return drainedAt === undefined || Date.parse(drainedAt) >= Date.parse(deadline.time);
 }
 
+/** Says what happens to pods that are left at a deadline that has not passed. */
+export function deadlineEffect(deletes: boolean): string {
+  return deletes
+    ? 'pods that are left are deleted one grace period earlier'
+    : 'pods that are left are reported';
+}
+
 /** Formats the deadline that is in effect and its next step; undefined without one, and once the nodes were drained. */
 export function deadlineText({ spec, status }: Pick<NodeMaintenance, 'spec' | 'status'>): string | undefined {
   const deadline = status?.drainDeadline;
   if (deadline === undefined || deadline.drainedAt !== undefined) return undefined;
   const next = deadline.steps.find(({ doneAt }) => doneAt === undefined);
   const isOver = next === undefined || next.action !== 'Notify';
-  const what = deletesOnDeadline({ spec })
-    ? 'pods that are left are deleted one grace period earlier'
-    : 'pods that are left are reported';
+  const what = deadlineEffect(deletesOnDeadline({ spec }));
   return `${deadline.time}: ${what}${isOver ? '' : `; the next notification is due at ${next.time}`}`;
 }
 

@@ -51,7 +51,7 @@ const overCauses: Partial<Record<ShutdownStep['kind'], ShutdownCause>> = {
 /** Decides whether the shutdown is delayed further. */
 export function decideShutdown(progress: ShutdownProgress): ShutdownDecision {
   const { elapsedSeconds, limitSeconds, kubeletSeconds, kubeletDelays, maintenance } = progress;
-  const cause = overCauses[maintenance ?? 'Draining'];
+  const cause = maintenance && overCauses[maintenance];
   // The kubelet is notified through logind, and would delay the shutdown without knowing of it.
   if (cause !== undefined && kubeletDelays !== undefined) return { kind: 'Release', cause };
   if (elapsedSeconds >= limitSeconds) return { kind: 'Release', cause: ShutdownCause.Limit };

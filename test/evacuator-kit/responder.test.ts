@@ -8,6 +8,7 @@ import { EvacuationStopped, StopReason } from '../../evacuator-kit/progress.ts';
 import type { EvacuatePod } from '../../evacuator-kit/protocol.ts';
 import { Responder } from '../../evacuator-kit/responder.ts';
 import { runEvacuator } from '../../evacuator-kit/run.ts';
+import { aborted } from '../../kube/abort.ts';
 import { watchEvictions } from '../../kube/cluster.ts';
 import { resources } from '../../kube/resources.ts';
 import type { Sandbox } from '../../sandbox/sandbox.ts';
@@ -220,9 +221,7 @@ describe('a responder', () => {
   test('reports progress as heartbeats that the apiserver accepts', async () => {
     await start(async (_pod, _evacuation, progress) => {
       progress.report({ message: 'half', expectedFinishTime: new Date(Date.now() + 60_000) });
-      await new Promise((resolve) => {
-        progress.signal.addEventListener('abort', resolve);
-      });
+      await aborted(progress.signal);
     });
     const eviction = await activated(await c.podOn(node));
     await eventually('the heartbeat', async () => {
@@ -240,9 +239,7 @@ describe('a responder', () => {
     const reasons: unknown[] = [];
     await start(async (_pod, _evacuation, progress) => {
       progress.report({ message: 'started' });
-      await new Promise((resolve) => {
-        progress.signal.addEventListener('abort', resolve);
-      });
+      await aborted(progress.signal);
       const stopped = progress.signal.reason as unknown;
       reasons.push(stopped instanceof EvacuationStopped ? stopped.reason : stopped);
     });
@@ -286,9 +283,7 @@ describe('a responder', () => {
       progress.report({ message: 'first', expectedFinishTime: new Date(Date.now() + 60_000) });
       progress.report({ message: 'second', expectedFinishTime: new Date(Number.NaN) });
       progress.reportWaiting('third');
-      await new Promise((resolve) => {
-        progress.signal.addEventListener('abort', resolve);
-      });
+      await aborted(progress.signal);
     });
     const eviction = await activated(await c.podOn(node));
     await eventually('the heartbeat', async () => {

@@ -363,14 +363,12 @@ describe('a node that rebooted', () => {
   ])(
     'under a new Node object accepts no pods until its pods have started again, or a minute has passed (%j)',
     ({ bootId, readyAfterSeconds }) => {
-      const old = before.map((one) => ({
+      const older = (one: Pod): Pod => ({
         ...one,
         metadata: { ...one.metadata, creationTimestamp: '2025-12-31T00:00:00Z' },
-      }));
-      const started = [run('cni', 'cni-2'), run('csi', 'csi-2')].map((one) => ({
-        ...one,
-        metadata: { ...one.metadata, creationTimestamp: '2025-12-31T00:00:00Z' },
-      }));
+      });
+      const old = before.map(older);
+      const started = [run('cni', 'cni-2'), run('csi', 'csi-2')].map(older);
       const create = () => {
         const node = new SimulatedNode();
         node.createdAtMs = node.now;
