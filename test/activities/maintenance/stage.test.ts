@@ -154,20 +154,25 @@ describe('startStage', () => {
     expect(status).toMatchObject({ stageStatuses: [{ name: 'Idle' }], nodes: 1, observedGeneration: 1 });
   });
 
-  test.each(['Cordon', 'Drain', 'Complete'] as const)(
-    'adds the finalizer in %s, keeps other finalizers, and records one Event',
-    async (stage) => {
+  // "Cordon and Complete stages will always be run, even without specifying them." (KEP-4212 > Supported Stage Transitions)
+  test.each([
+    { stage: 'Cordon', started: ['Cordon'] },
+    { stage: 'Drain', started: ['Cordon', 'Drain'] },
+    { stage: 'Complete', started: ['Complete'] },
+  ] as const)(
+    'adds the finalizer in $stage, keeps other finalizers, and records the start of $started with one Event each',
+    async ({ stage, started }) => {
       const maintenance = c.maintenance({ nodes: [node], stage });
       maintenance.metadata.finalizers = ['example.com/theirs'];
       const applied = await c.applied(maintenance);
       await performedTwice(c, async () => (await acts.startStage(refOf(applied), stage)).nodes);
       const { metadata, status } = await c.maintenanceNow(applied.metadata.name);
       expect(metadata.finalizers).toEqual(['example.com/theirs', MAINTENANCE_FINALIZER]);
-      expect(status?.stageStatuses.map(({ name }) => name)).toEqual([stage]);
+      expect(status?.stageStatuses.map(({ name }) => name)).toEqual(started);
       await flushEvents();
-      expect(await c.eventsAbout(applied)).toEqual([
-        `StageStarted: Stage ${stage} started; 1 node selected.`,
-      ]);
+      expect(await c.eventsAbout(applied)).toEqual(
+        started.map((name) => `StageStarted: Stage ${name} started; 1 node selected.`),
+      );
     },
   );
 
