@@ -29,6 +29,11 @@ export class RejectedWrites<Reason = string> {
     return new Map(waiting.map(([key, { reason }]) => [key, reason]));
   }
 
+  /** The objects of which a write was rejected, also those that are due again. */
+  known(): Set<string> {
+    return new Set(this.#byKey.keys());
+  }
+
   reject(key: string, reason: Reason): void {
     this.#byKey.set(key, { reason, atMs: this.#nowMs() });
   }

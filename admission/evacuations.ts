@@ -5,7 +5,7 @@ import { EVICTION_ANNOTATION, INSTIGATOR_FINALIZER, STATIC_POD_EVACUATOR } from 
 import { evictionWarnings } from '../domain/admission/eviction.ts';
 import { isTrue } from '../domain/common/conditions.ts';
 import { holdsNodes, stageOf } from '../domain/common/stage.ts';
-import { evacuationName, isEvacuationName } from '../domain/evacuation/evacuation.ts';
+import { evacuationName, isEvacuationName, replacementName } from '../domain/evacuation/evacuation.ts';
 import {
   evacuationLabels,
   exhaustedCondition,
@@ -119,11 +119,29 @@ export function evictionReviewer(
       .evacuators.map((one) => one.evacuatorClass)
       .filter((one) => one !== STATIC_POD_EVACUATOR && inapplicableReason(one, pod) === undefined);
     if (classes.length === 0) return allowed;
-    const key = { namespace, name: evacuationName(pod.metadata) };
-    const evacuation = await kube.get(resources.evacuations, key, { signal });
+    const evacuation = await evacuationOf(kube, pod, signal);
     if (isTrue(evacuation?.status?.conditions, exhaustedCondition)) return allowed;
     return { kind: 'Denied', reason: 'TooManyRequests', message: evictionDenial(pod, classes, evacuation) };
   };
+}
+
+/** An Evacuation that was deleted and is kept by finalizers has a replacement, and that one, too. */
+const maxReplacements = 3;
+
+async function evacuationOf(
+  kube: Kube,
+  { metadata }: Pod,
+  signal: AbortSignal,
+): Promise<Evacuation | undefined> {
+  const { namespace } = metadata;
+  const get = (name: string) => kube.get(resources.evacuations, { namespace, name }, { signal });
+  let latest = await get(evacuationName(metadata));
+  for (let left = maxReplacements; latest?.metadata.deletionTimestamp !== undefined && left > 0; left--) {
+    const replacement = await get(replacementName(metadata, latest.metadata));
+    if (replacement === undefined) break;
+    latest = replacement;
+  }
+  return latest;
 }
 
 function evictionDenial(pod: Pod, classes: readonly string[], evacuation: Evacuation | undefined): string {

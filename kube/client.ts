@@ -449,15 +449,18 @@ export class Kube {
     });
   }
 
-  /** A 409 can also be a write conflict within the apiserver: compares the UID of the current object of that name. */
+  /**
+   * Compares the UID of the current object of that name: a 409 can also be a write conflict within the apiserver, and a 404 about the
+   * PodDisruptionBudget of a pod that is evicted, which was deleted in the meantime.
+   */
   async #isDeletedOrReplaced(
     error: unknown,
     resource: Resource,
     target: ObjectKey & { uid: string },
     options: RequestOptions,
   ): Promise<boolean> {
-    if (isMissingObject(error)) return true;
-    if (!isKubeError(error, KubeErrorKind.Conflict)) return false;
+    if (isMissingObject(error) && error.details?.kind === resource.plural) return true;
+    if (!isMissingObject(error) && !isKubeError(error, KubeErrorKind.Conflict)) return false;
     const current = await this.get(resource, { namespace: target.namespace, name: target.name }, options);
     return current?.metadata.uid !== target.uid;
   }
@@ -503,7 +506,7 @@ function isBudgetForbidding({ kind, details }: KubeError): boolean {
 }
 
 /** A missing object is a 404 with a Status body; an unknown kind is a 404 without one. */
-function isMissingObject(error: unknown): boolean {
+function isMissingObject(error: unknown): error is KubeError {
   return isKubeError(error, KubeErrorKind.NotFound) && error.reason === 'NotFound';
 }
 

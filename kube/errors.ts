@@ -152,6 +152,7 @@ export function errorMessage(error: unknown): string {
 function kindOf(status: number, body: StatusBody | undefined): KubeErrorKind {
   const hasCause = (reason: string) =>
     body?.details?.causes?.some((cause) => cause.reason === reason) === true;
+  if (isWebhookRejection(body)) return KubeErrorKind.Forbidden;
   switch (status) {
     case 401:
       return KubeErrorKind.Unauthorized;
@@ -164,8 +165,7 @@ function kindOf(status: number, body: StatusBody | undefined): KubeErrorKind {
     case 410:
       return KubeErrorKind.Expired;
     case 429:
-      if (hasCause('DisruptionBudget')) return KubeErrorKind.DisruptionRejected;
-      return isWebhookRejection(body) ? KubeErrorKind.Forbidden : KubeErrorKind.Throttled;
+      return hasCause('DisruptionBudget') ? KubeErrorKind.DisruptionRejected : KubeErrorKind.Throttled;
     case 422:
       return isUidMismatch(body) ? KubeErrorKind.Conflict : KubeErrorKind.Invalid;
     default:
@@ -173,9 +173,13 @@ function kindOf(status: number, body: StatusBody | undefined): KubeErrorKind {
   }
 }
 
-/** Webhooks, including ours, reject with 429 if a pod is evacuated in another way than by eviction. Only the message identifies them. */
+/**
+ * Webhooks reject with any code: ours with 429 if a pod is evacuated in another way than by eviction, Strimzi's Drain Cleaner with 500. Only the
+ * message identifies them.
+ */
 function isWebhookRejection(body: StatusBody | undefined): boolean {
-  return body?.message?.startsWith('admission webhook ') === true;
+  const { message = '' } = body ?? {};
+  return message.startsWith('admission webhook ') && message.includes(' denied the request');
 }
 
 /** The apiserver reports a patch with the UID of a previous object of the same name as a change of the UID. */

@@ -173,6 +173,9 @@ export class Evacuations {
   }
 }
 
+/** A slow apiserver does not keep a call of `removeEvacuations` from removing some. */
+const minRemovalMs = 5_000;
+
 /** Adds our finalizer to an Evacuation that another instigator created. */
 async function joinEvacuation({ kube }: Cluster, evacuation: Evacuation): Promise<void> {
   const { finalizers = [] } = evacuation.metadata;
@@ -193,7 +196,7 @@ export async function removeEvacuations(
   { cluster, authority, removalMs }: Deps,
   ref: MaintenanceRef,
 ): Promise<Unfinished | undefined> {
-  const endsAt = performance.now() + removalMs;
+  const startedAt = performance.now();
   const { kube, nodes } = cluster;
   // If two maintenances are cancelled together, the later one must see that the other needs nothing any more.
   const { items: all } = await kube.list(resources.nodeMaintenances);
@@ -206,6 +209,7 @@ export async function removeEvacuations(
   const others = (node: Node) =>
     draining.filter((other) => decisionOf(other, node.metadata.name) !== NodeDecision.Skip);
   const { items } = await kube.list(resources.evacuations, {});
+  const endsAt = Math.max(startedAt + removalMs, performance.now() + minRemovalMs);
   const left = await forEachBounded(
     concurrentWrites,
     items.filter(isInstigated),

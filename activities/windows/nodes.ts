@@ -1,4 +1,4 @@
-import type { Node } from '../../api/core.ts';
+import type { Job, Node } from '../../api/core.ts';
 import type { MaintenanceWindow } from '../../api/maintenanceWindow.ts';
 import { RebootAnnotation, WindowAnnotation } from '../../api/names.ts';
 import type { NodeMaintenance } from '../../api/nodeMaintenance.ts';
@@ -201,19 +201,35 @@ async function startJob(deps: Deps, window: MaintenanceWindow, observed: Observe
   try {
     await createWorkJob(deps.cluster.kube, job);
   } catch (error) {
-    if (isKubeError(error, 'AlreadyExists')) return;
+    if (isKubeError(error, 'AlreadyExists')) return reportForeignJob(deps, window, observed, job);
     if (isKubeError(error, 'Invalid', 'Forbidden'))
       return fail(deps, window, observed, jobRejected(errorMessage(error)));
     // An admission webhook that is down must not stop the other nodes. This node is retried.
     if (!isRejection(error)) throw error;
-    const message = `The Job of node ${node} could not be created: ${errorMessage(error)}`;
-    const event = {
-      type: 'Warning',
-      reason: 'JobCreationFailed',
-      message: oneLine(message, maxMessageLength),
-    } as const;
-    deps.events.record(window, event);
+    recordJobCreationFailed(
+      deps,
+      window,
+      `The Job of node ${node} could not be created: ${errorMessage(error)}`,
+    );
   }
+}
+
+/** The informer may not show the window's own Job yet. Another one prevents it, until its owner deletes it. */
+async function reportForeignJob(
+  deps: Deps,
+  window: MaintenanceWindow,
+  { windowMaintenance: { node, maintenance } }: ObservedStep,
+  { metadata: { namespace, name } }: Job,
+): Promise<void> {
+  const ownJob = possibleJobRef(maintenance);
+  if ((await readWorkJob(deps.cluster.kube, ownJob)) !== undefined) return;
+  const remedy = `another Job has its name; check it, then run kubectl delete job -n ${namespace} ${name}`;
+  recordJobCreationFailed(deps, window, `The Job of node ${node} could not be created: ${remedy}`);
+}
+
+function recordJobCreationFailed(deps: Deps, window: MaintenanceWindow, text: string): void {
+  const message = oneLine(text, maxMessageLength);
+  deps.events.record(window, { type: 'Warning', reason: 'JobCreationFailed', message });
 }
 
 function jobRejected(rejection: string): FailStep {

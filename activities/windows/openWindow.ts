@@ -1,6 +1,7 @@
 import type { MaintenanceWindow } from '../../api/maintenanceWindow.ts';
 import { parseWindowInput, type WindowInput } from '../../api/windowInput.ts';
 import { isTrue } from '../../domain/common/conditions.ts';
+import { stageOf } from '../../domain/common/stage.ts';
 import { joinedProblems } from '../../domain/common/text.ts';
 import { windowOpened } from '../../domain/notifications/events.ts';
 import { scheduleOf, skippedBecause } from '../../domain/windows/overrides.ts';
@@ -90,10 +91,11 @@ function continues(before: ActiveWindow, { workflowId, input, nominalMs }: Openi
   return before.workflowId === workflowId || nominalMs === Date.parse(before.start);
 }
 
-/** Returns the workflow ids of the NodeMaintenances that an earlier window paused. */
+/** Returns the workflow ids of the NodeMaintenances that an earlier window paused, and that are not complete. */
 function pausedWorkflows({ cluster, scope }: Deps, window: string): string[] {
   return windowMaintenancesOf(window, cluster.maintenances.list())
     .map(({ maintenance }) => maintenance)
+    .filter((one) => stageOf(one) !== 'Complete')
     .filter((one) => isPausedByWindow(one) && isTrue(one.status?.conditions, 'Paused'))
     .map(({ metadata }) => scope.names.maintenanceId(metadata.name));
 }

@@ -35,6 +35,11 @@ export class RejectedNodes {
     return this.#rejected.waiting();
   }
 
+  /** Returns all nodes that were rejected, also those that are due again. */
+  known(): Set<string> {
+    return this.#rejected.known();
+  }
+
   add(window: MaintenanceWindow, rejected: ReadonlyMap<string, string>): void {
     for (const [node, message] of rejected) this.#rejected.reject(node, message);
     this.recordEvents(window, rejected);

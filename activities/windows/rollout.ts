@@ -39,6 +39,8 @@ import { readWindow } from './status.ts';
 const maxConcurrentNodes = 8;
 /** A signal is sent again if the NodeMaintenance does not show its effect within this time. */
 const retrySignalsAfterMs = 60_000;
+/** Delay of the next pass after nodes were reserved too late: the apiserver is slow. */
+const retryStartMs = 1_000;
 /** Interval of passes while the window waits for nodes: the Leases of kubelets are not watched. */
 const heartbeatIntervalMs = 2_000;
 
@@ -76,6 +78,12 @@ export function rollOut(
     within(nodeDisruptionBudgets),
   ];
   return reconcileOn<WindowStep>(watched, pass, { withinMs });
+}
+
+/** Nodes that were reserved too late to be started are started by the next pass, which observes the window again. */
+function nextNodeMsOf(rollout: WindowDecision['rollout'], nowMs: number): number {
+  if (rollout.kind === 'Start') return nowMs + retryStartMs;
+  return (rollout.kind === 'Wait' ? rollout.untilMs : undefined) ?? Infinity;
 }
 
 function withoutWaitingSince(state: WindowState | undefined): Omit<WindowState, 'waitingSince'> | undefined {
@@ -147,6 +155,7 @@ class RolloutPass {
         requests,
         budget,
         rejected: new Map([...startRejected, ...rejected]),
+        rejectedBefore: this.#rejections.known(),
         nowMs: nowMs(),
       });
     const decision = await startNodes(deps, observation, decide, {
@@ -154,7 +163,7 @@ class RolloutPass {
       rejections: this.#rejections,
     });
     const { rollout } = decision;
-    this.#nextNodeMs = (rollout.kind === 'Wait' ? rollout.untilMs : undefined) ?? Infinity;
+    this.#nextNodeMs = nextNodeMsOf(rollout, nowMs());
     await publishWindow(deps, ref, window, decision);
     return this.#nextStep(decision, window, active);
   }

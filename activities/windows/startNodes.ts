@@ -21,7 +21,10 @@ interface Memory {
   rejections: RejectedNodes;
 }
 
-/** Reserves and starts the nodes that `decide` returns, until it starts no more. Returns the decision that applies after that. */
+/**
+ * Reserves and starts the nodes that `decide` returns, until it starts no more. Returns the decision that applies after that: it starts nodes only if
+ * they were reserved too late, for which the caller observes the window again.
+ */
 export async function startNodes(
   deps: Deps,
   observation: WindowObservation,
@@ -39,10 +42,11 @@ export async function startNodes(
       nodes = startedBy(decide(newest, rejected));
       return nodes;
     });
-    const isEveryNodeStarted = await start(deps, observation, { nodes, deadline, rejections });
-    if (isEveryNodeStarted) return decide(budget, rejected);
+    const started = await start(deps, observation, { nodes, deadline, rejections });
+    if (started === 'All') return decide(budget, rejected);
     // The window releases the reservations of nodes that it did not start, so that others can start.
-    await reservations.reserve(name, () => []);
+    const released = await reservations.reserve(name, () => []);
+    if (started === 'Late') return decide(released, rejections.current());
   }
 }
 
@@ -50,7 +54,7 @@ function startedBy({ rollout }: WindowDecision): readonly string[] {
   return rollout.kind === 'Start' ? rollout.nodes : [];
 }
 
-/** Returns false if a node was rejected, or if the deadline did not leave time for every node. */
+/** Returns Late if the deadline did not leave time for every node. */
 async function start(
   deps: Deps,
   { window, nodes }: WindowObservation,
@@ -59,7 +63,7 @@ async function start(
     deadline,
     rejections,
   }: { nodes: readonly string[]; deadline: number; rejections: RejectedNodes },
-): Promise<boolean> {
+): Promise<'All' | 'SomeRejected' | 'Late'> {
   const rejected = new Map<string, string>();
   let isLate = false;
   const starting = nodes.filter(({ metadata }) => names.includes(metadata.name));
@@ -77,5 +81,6 @@ async function start(
     }
   });
   rejections.add(window, rejected);
-  return rejected.size === 0 && !isLate;
+  if (isLate) return 'Late';
+  return rejected.size === 0 ? 'All' : 'SomeRejected';
 }

@@ -27,7 +27,9 @@ interface Deps {
 
 /** The control plane is assumed to need this long after an eviction to terminate and replace the pod. */
 const settleMs = 5_000;
-/** Back-off for evictions rejected for any reason other than a PodDisruptionBudget: a webhook that restarts is back within seconds. */
+/**
+ * Back-off for evictions rejected for any reason other than a PodDisruptionBudget that the queue knows: a webhook that restarts is back within seconds.
+ */
 const rejectedBackOff = { firstMs: 2_000, capMs: 60_000 };
 
 /** Evicts pods through the eviction API, by UID, as the EvictionQueue admits them. */
@@ -38,7 +40,7 @@ export class PodEviction {
   readonly #evicted = new Set<string>();
   /** The evicted pods that still exist. */
   readonly #terminating = new Set<string>();
-  /** UIDs of pods whose eviction was rejected, but not by a budget: each report of it starts another reconcile. */
+  /** UIDs of pods whose eviction was rejected, but not by a known budget: each report of it starts another reconcile. */
   readonly #rejected = new Map<string, { count: number; retryAtMs: number }>();
   #lastEvictionAtMs = 0;
 
@@ -66,10 +68,11 @@ export class PodEviction {
         queue.done(key);
         return 'Gone';
       case 'Rejected': {
-        queue.rejected(key, pod);
+        const isWoken = queue.rejected(key, pod);
+        if (!isWoken) this.#backOff(pod);
         const message = `The apiserver rejected the eviction: ${outcome.message}`;
         await this.#reportRejected(evacuation, { reason: BlockerReason.DisruptionBudget, message });
-        return undefined;
+        return isWoken ? undefined : { requeueAfterMs: this.#retryInMs(pod) };
       }
       case 'Misconfigured':
         queue.done(key);

@@ -4,6 +4,7 @@ import {
   blockedMessage,
   budgetBlocker,
   budgetsOf,
+  bypassesAllBudgets,
   bypassesBudget,
   isCounted,
   multipleBudgetsMessage,
@@ -65,7 +66,7 @@ export interface EvictionSlots {
   admit(key: string, pod: Pod): Admission;
   accepted(key: string): void;
   done(key: string): void;
-  rejected(key: string, pod: Pod): void;
+  rejected(key: string, pod: Pod): boolean;
 }
 
 /**
@@ -152,8 +153,11 @@ export class EvictionQueue implements EvictionSlots {
     }
   }
 
-  /** Records that the budget does not allow the eviction, whatever its observed status is. The key stays the first. */
-  rejected(key: string, pod: Pod): void {
+  /**
+   * Records that the budget does not allow the eviction, whatever its observed status is. The key stays the first. Returns false if no budget is
+   * known that could wake it.
+   */
+  rejected(key: string, pod: Pod): boolean {
     const budgets = this.#budgetsOf(pod);
     const waiting = { pod, isEvictable: budgets.length === 1 };
     for (const budget of budgets) {
@@ -168,6 +172,7 @@ export class EvictionQueue implements EvictionSlots {
       // The budget may have changed since, and allow a disruption now.
       if (evictions.delete(key)) this.#wakeNext(budgetKey);
     }
+    return budgets.length > 0;
   }
 
   #endBackOff(budgetKey: string, rejection: Rejection): void {
@@ -268,8 +273,7 @@ export class EvictionQueue implements EvictionSlots {
   }
 
   #budgetsOf(pod: Pod): PodDisruptionBudget[] {
-    // "Pods that do not run bypass their budgets", even when there is more than one.
-    if (pod.status.phase !== 'Running') return [];
+    if (bypassesAllBudgets(pod)) return [];
     return budgetsOf(pod, this.#budgets.byIndex(byNamespace, pod.metadata.namespace ?? ''));
   }
 

@@ -320,6 +320,18 @@ export class ImperativeResponder {
     return this.#apply(assignment, pod, await this.#request(pod));
   }
 
+  /** A change of the budget wakes the responder, unless no budget is known. */
+  #reportRejected(assignment: Assignment, pod: Pod, message: string): Promise<Requeue> {
+    if (!this.#slots.rejected(assignment.key, pod)) this.#backOff(pod.metadata.uid ?? '', message);
+    return this.#report(assignment, message);
+  }
+
+  #backOff(uid: string, message: string): void {
+    const count = this.#rejected.get(uid)?.count ?? 0;
+    const retryAtMs = performance.now() + backOffMs(count, rejectedBackOff);
+    this.#rejected.set(uid, { count: count + 1, retryAtMs, message });
+  }
+
   async #apply(assignment: Assignment, pod: Pod, outcome: EvictionOutcome): Promise<Requeue | undefined> {
     const { key, eviction } = assignment;
     const uid = pod.metadata.uid ?? '';
@@ -335,15 +347,11 @@ export class ImperativeResponder {
         await this.#complete(assignment, 'The pod is gone.');
         return undefined;
       case 'Rejected':
-        this.#slots.rejected(key, pod);
-        return this.#report(assignment, `The apiserver rejected the eviction: ${outcome.message}`);
-      case 'Misconfigured': {
+        return this.#reportRejected(assignment, pod, `The apiserver rejected the eviction: ${outcome.message}`);
+      case 'Misconfigured':
         this.#slots.done(key);
-        const count = this.#rejected.get(uid)?.count ?? 0;
-        const retryAtMs = performance.now() + backOffMs(count, rejectedBackOff);
-        this.#rejected.set(uid, { count: count + 1, retryAtMs, message: outcome.message });
+        this.#backOff(uid, outcome.message);
         return this.#report(assignment, outcome.message);
-      }
       default:
         return assertNever(outcome);
     }

@@ -73,6 +73,8 @@ async function dryRunProblem(
     // NotFound: the namespace does not exist.
     if (isKubeError(error, 'Invalid', 'Forbidden', 'NotFound', 'NamespaceTerminating'))
       return errorMessage(error);
+    // Users can take the name of a sample. The apiserver finds the name taken only after it has validated the object.
+    if (isKubeError(error, 'AlreadyExists')) return undefined;
     // A webhook that is down does not show whether the window is valid. It is validated again later.
     if (isRejection(error)) return undefined;
     throw error;

@@ -264,8 +264,9 @@ function scheduleOf(window: MaintenanceWindow, scope: ClusterScope): ScheduleOpt
       memo: readableMemo({ ...summary.memo, [digestKey]: digestOf(window) }),
     },
     policies: {
-      // If a run continues beyond its end, the next run starts right after it, and ends at its own time.
-      overlap: ScheduleOverlapPolicy.BUFFER_ONE,
+      // If a run continues beyond its end, the next ones start right after it. Those whose end has passed end at once: a policy that keeps only the
+      // first of them would skip the opening that is due.
+      overlap: ScheduleOverlapPolicy.BUFFER_ALL,
       // A window that opens late, after an outage, still ends on time: it need not open after its end.
       catchupWindow: durationMs(schedule.duration),
     },

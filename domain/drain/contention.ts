@@ -1,3 +1,4 @@
+import type { Pod } from '../../api/core.ts';
 import type { DrainPlanEntry } from '../../api/nodeMaintenance.ts';
 import { compareNames } from '../common/names.ts';
 import { podName } from '../common/pod.ts';
@@ -132,14 +133,25 @@ function demand(
   { evacuable, heldBack }: { evacuable: readonly PodSnapshot[]; heldBack: readonly PodSnapshot[] },
 ): NodeDemand {
   const desiredAndHeldBack = heldBack.filter(({ pod }) => targetsPod(own.desired, pod));
-  const limiting = all.filter(({ desired }) =>
-    desiredAndHeldBack.some(({ pod }) => !targetsPod(desired, pod)),
-  );
+  const limiting = new Set(desiredAndHeldBack.flatMap(({ pod }) => limitingOn(pod, own, all)));
   return {
     ...own,
     desiredPods: evacuable.filter(({ pod }) => targetsPod(own.desired, pod)).length,
-    limitedBy: limiting.map(({ maintenance }) => maintenance.name).toSorted(compareNames),
+    limitedBy: [...limiting].map(({ maintenance }) => maintenance.name).toSorted(compareNames),
   };
+}
+
+/**
+ * Returns which maintenances hold back a pod that `own` desires: those that do not desire it; all others, if all desire it by different selectors,
+ * whose minimum selects no pod.
+ */
+function limitingOn(
+  pod: Pod,
+  own: DesiredTargets,
+  all: readonly DesiredTargets[],
+): readonly DesiredTargets[] {
+  const limiting = all.filter(({ desired }) => !targetsPod(desired, pod));
+  return limiting.length > 0 ? limiting : all.filter((other) => other !== own);
 }
 
 /** The demand of one maintenance on one node, with the node. */
@@ -165,7 +177,7 @@ function waitsFor(contention: Contention, maintenance: string): string[] {
 /**
  * Returns the maintenances that wait for each other in a cycle with `maintenance`, the oldest first; empty without such a cycle. A
  * maintenance proceeds only when all pods that it targets are gone, so none of them ever would: their label selectors order the same pods
- * differently. Without a cycle, a maintenance that waits for no other proceeds, and then the others, one after the other.
+ * differently, or are different ones that select the same pods. Without a cycle, a maintenance that waits for no other proceeds, and then the others, one after the other.
  */
 export function conflictCycleOf(contention: Contention, maintenance: string): DrainingMaintenance[] {
   const waitedFor = reachable(contention, maintenance);

@@ -42,8 +42,8 @@ const roundingMs = 1_000;
  * 2. No pod of a later tier is deleted before one of an earlier tier; none waits until one of an earlier tier has terminated.
  * 3. No static pod is deleted, because only the agent of its node stops it, and none whose Evacuation has the policy Forbid.
  * 4. A pod that is terminating, and would outlive the deadline, is deleted again with a shorter grace period, once its tier is reached or
- *    the deadline is near.
- * 5. An earlier deadline deletes no pod later.
+ *    the deadline is near: in the last second, if it has been terminating for longer than is left.
+ * 5. An earlier deadline deletes no pod later that is not terminating.
  */
 export function decideDeletions(
   pods: readonly PodAtDeadline[],
@@ -56,23 +56,25 @@ export function decideDeletions(
   const isNear = nowMs >= timeMs - maxLeadOfLaterTiersMs;
   const shortened = deletable
     .filter(({ tier }) => isNear || tier === firstTier)
-    .flatMap((one) => shortening(one, { timeMs, nowMs }));
-  const planned = deletionTimes(
+    .flatMap((one) => {
+      const atMs = shorteningTime(one.pod, { timeMs, nowMs });
+      return atMs === undefined ? [] : [{ ...one, atMs }];
+    });
+  const deleted = deletionTimes(
     deletable.filter(({ pod }) => pod.metadata.deletionTimestamp === undefined),
     timeMs,
   );
+  const planned = [...shortened, ...deleted];
   const due = planned
     .filter(({ atMs }) => atMs <= nowMs)
     .map(({ pod, tier }) => ({
       pod,
       tier,
-      gracePeriodSeconds: Math.min(graceOf(pod), secondsUntil(timeMs, nowMs)),
+      gracePeriodSeconds: Math.min(longestGraceOf(pod), secondsUntil(timeMs, nowMs)),
     }));
   const nextAtMs = least(planned.filter(({ atMs }) => atMs > nowMs).map(({ atMs }) => atMs));
   return {
-    due: [...shortened, ...due].toSorted(
-      (a, b) => a.tier - b.tier || compareNames(podName(a.pod), podName(b.pod)),
-    ),
+    due: due.toSorted((a, b) => a.tier - b.tier || compareNames(podName(a.pod), podName(b.pod))),
     nextAtMs: nextAtMs === Infinity ? undefined : nextAtMs,
   };
 }
@@ -102,19 +104,30 @@ function least(numbers: readonly number[]): number {
   return numbers.reduce((a, b) => Math.min(a, b), Infinity);
 }
 
-function shortening(
-  { pod, tier }: PodAtDeadline,
+/**
+ * Returns when a terminating pod that would outlive the deadline is deleted again; undefined if it need not be. The apiserver counts the shorter
+ * grace period from the first deletion, and kills the pod at once if it is over by then.
+ */
+function shorteningTime(
+  { metadata: { deletionTimestamp, deletionGracePeriodSeconds = 0 } }: Pod,
   { timeMs, nowMs }: { timeMs: number; nowMs: number },
-): PodDeletion[] {
-  const { deletionTimestamp, deletionGracePeriodSeconds = 0 } = pod.metadata;
-  if (deletionTimestamp === undefined || !(Date.parse(deletionTimestamp) > timeMs)) return [];
-  const gracePeriodSeconds = secondsUntil(timeMs, nowMs);
-  return gracePeriodSeconds < deletionGracePeriodSeconds ? [{ pod, tier, gracePeriodSeconds }] : [];
+): number | undefined {
+  const endsMs = Date.parse(deletionTimestamp ?? '');
+  const left = secondsUntil(timeMs, nowMs);
+  if (!(endsMs > timeMs) || left >= deletionGracePeriodSeconds) return undefined;
+  const startedMs = endsMs - deletionGracePeriodSeconds * 1_000;
+  const isOver = startedMs + left * 1_000 < nowMs + roundingMs;
+  return isOver ? Math.max(nowMs, timeMs - roundingMs) : nowMs;
 }
 
 /** A grace period of 0 would remove the pod from the apiserver while its containers may still run. */
 function graceOf(pod: Pod): number {
   return Math.max(1, gracePeriodSecondsOf(pod));
+}
+
+/** The apiserver never makes the grace period of a terminating pod longer. */
+function longestGraceOf(pod: Pod): number {
+  return pod.metadata.deletionGracePeriodSeconds ?? graceOf(pod);
 }
 
 function secondsUntil(timeMs: number, nowMs: number): number {

@@ -16,12 +16,17 @@ export function budgetsOf(pod: Pod, budgets: readonly PodDisruptionBudget[]): Po
   );
 }
 
+/** "Pods that do not run bypass their budgets", even when there is more than one. A pod whose node has been lost is Unknown, and may run. */
+export function bypassesAllBudgets({ status: { phase } }: Pod): boolean {
+  return phase === 'Pending' || phase === 'Succeeded' || phase === 'Failed';
+}
+
 /**
  * Reports whether the eviction API evicts a pod regardless of its budget: a pod that does not run, or a pod that is not
  * ready while the application is healthy without it.
  */
 export function bypassesBudget(pod: Pod, budget: PodDisruptionBudget): boolean {
-  if (pod.status.phase !== 'Running') return true;
+  if (bypassesAllBudgets(pod)) return true;
   if (pod.status.ready) return false;
   if (budget.spec.unhealthyPodEvictionPolicy === 'AlwaysAllow') return true;
   const { currentHealthy = 0, desiredHealthy = 0 } = budget.status ?? {};

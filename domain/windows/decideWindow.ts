@@ -50,6 +50,8 @@ export interface WindowDecisionInput {
   notRebootable: ReadonlyMap<string, NotRebootableReason>;
   /** Nodes whose maintenance the apiserver rejects now, each with its message. */
   rejected: ReadonlyMap<string, string>;
+  /** Nodes whose maintenance the apiserver rejected before: they start after the others. */
+  rejectedBefore: ReadonlySet<string>;
   nowMs: number;
 }
 
@@ -94,6 +96,8 @@ function nodeOutcomes({ window, steps, budget }: WindowDecisionInput): Map<strin
 
 function outcomeOf(step: NodeStep): NodeOutcome {
   switch (step.kind) {
+    // A failure counts from the moment it is found: no other node starts in the pass that records it.
+    case 'Fail':
     case 'Failed':
       return { state: 'Failed', reason: step.reason, message: step.message };
     case 'Succeeded':
@@ -115,6 +119,7 @@ function rolloutInput(
     areJobsMissing,
     notRebootable,
     rejected,
+    rejectedBefore,
     nowMs,
   }: WindowDecisionInput,
   outcomes: ReadonlyMap<string, NodeOutcome>,
@@ -139,6 +144,7 @@ function rolloutInput(
     paused: requests.paused,
     areJobsMissing,
     rejected,
+    rejectedBefore,
     hasEnded: phase.isEnding,
     isDeleted: metadata.deletionTimestamp !== undefined,
     nowMs,
@@ -200,8 +206,9 @@ function needsPause({ policy }: WindowPhase, planned: PlannedStep): boolean {
 
 /** A drain that a user paused is never resumed. */
 function needsResume({ policy }: WindowPhase, planned: PlannedStep): boolean {
-  const isOurs = isPausedByWindow(planned.windowMaintenance.maintenance);
-  return policy === 'Finish' && isInProgress(planned) && isOurs && isPaused(planned);
+  const { maintenance } = planned.windowMaintenance;
+  const isDraining = isInProgress(planned) && stageOf(maintenance) !== 'Complete';
+  return policy === 'Finish' && isDraining && isPausedByWindow(maintenance) && isPaused(planned);
 }
 
 /** Reports whether a drain that the window paused has been resumed: a later pause is the one of a user. */
@@ -209,7 +216,7 @@ export function isResumed({ policy }: WindowPhase, planned: PlannedStep): boolea
   return policy === 'Finish' && isPausedByWindow(planned.windowMaintenance.maintenance) && !isPaused(planned);
 }
 
-/** A window does not close while a node is in progress whose NodeMaintenance no informer has yet. */
+/** A window does not close while a node is in progress whose NodeMaintenance no informer has yet, or while a failure may not be recorded yet. */
 function canClose(
   { phase, steps }: WindowDecisionInput,
   { inProgress }: WindowState,
@@ -217,6 +224,7 @@ function canClose(
 ): boolean {
   const observed = new Set(steps.map(({ windowMaintenance }) => windowMaintenance.node));
   if (inProgress.some(({ node }) => !observed.has(node))) return false;
+  if (steps.some(({ step }) => step.kind === 'Fail')) return false;
   if (phase.policy === 'Hold') return true;
   return inProgress.length === 0 && (phase.isEnding || rollout.kind === 'Done');
 }

@@ -34,6 +34,8 @@ export interface RolloutInput {
   areJobsMissing: boolean;
   /** Nodes whose maintenance the apiserver rejects now, each with its message. */
   rejected: ReadonlyMap<string, string>;
+  /** Nodes whose maintenance the apiserver rejected before: they start after the others. */
+  rejectedBefore: ReadonlySet<string>;
   /** The window has ended, or was cancelled or deleted. */
   hasEnded: boolean;
   /** The window is being deleted: it does not open again. */
@@ -61,7 +63,7 @@ export interface RolloutFacts extends RolloutInput {
 
 export function factsOf(input: RolloutInput): RolloutFacts {
   const { nodes, outcomes, rollout, approval, approved, approvedNodes, outOfService } = input;
-  const { rejected, notRebootable, isUnnecessary } = input;
+  const { rejected, rejectedBefore, notRebootable, isUnnecessary } = input;
   const nodesIn = (state: NodeOutcome['state']) =>
     nodes.filter(({ name }) => stateOf(outcomes, name) === state);
   const namesIn = (state: NodeOutcome['state']) =>
@@ -76,7 +78,9 @@ export function factsOf(input: RolloutInput): RolloutFacts {
   const approvedInService = remaining.filter(
     ({ name }) => !outOfService.has(name) && (!needsNames || approvedNodes.includes(name)),
   );
-  const accepted = approvedInService.filter(({ name }) => !rejected.has(name) && !notRebootable.has(name));
+  const accepted = approvedInService
+    .filter(({ name }) => !rejected.has(name) && !notRebootable.has(name))
+    .toSorted((a, b) => Number(rejectedBefore.has(a.name)) - Number(rejectedBefore.has(b.name)));
   const budgets = input.budgets.toSorted((a, b) => compareNames(a.name, b.name));
   const room = new Map(
     budgets.map((limit) => [limit, limit.allowed - countOutOfService(limit, outOfService)]),

@@ -257,6 +257,26 @@ describe('A direct eviction', () => {
     await c.eventuallyGone(pod);
   });
 
+  test('is allowed when no evacuator remains in the Evacuation that replaces a deleted one', async () => {
+    const pod = await podWith(controller);
+    const made = c.evacuation(pod, []);
+    const kept = { ...made, metadata: { ...made.metadata, finalizers: ['example.com/hold'] } };
+    const first = await c.applied(kept);
+    await c.deleted(first);
+    const name = replacementName(pod.metadata, first.metadata);
+    const replacement = await c.applied({ ...made, metadata: { ...made.metadata, name } });
+    expect((await evict(pod)).stderr).toContain(`see Evacuation ${name}`);
+    const lastTransitionTime = c.admin.now().toISOString();
+    const reason = { reason: 'EvacuatorCompleted', message: '', lastTransitionTime };
+    await c.withStatus(replacement, {
+      conditions: [{ type: 'EvacuatorsExhausted', status: 'True', ...reason }],
+    });
+    expect(await evict(pod)).toMatchObject({ code: 0 });
+    await c.eventuallyGone(pod);
+    const { metadata } = first;
+    await c.admin.mergePatch(resources.evacuations, metadata, { metadata: { finalizers: null } });
+  });
+
   test.each([
     { when: 'without evacuators', classes: {} },
     { when: 'whose only annotation is invalid', classes: { 'bad.io': 'soon' } },

@@ -40,6 +40,7 @@ export class UnreliableApiserver {
   /** Connections that forward nothing any more, and stay open. */
   readonly #frozen = new Set<Socket>();
   #mode: Mode;
+  #evictionAnswer: StatusAnswer | undefined;
 
   private constructor(server: Server, certificates: Certificates, upstream: URL, agent: Agent) {
     this.#server = server;
@@ -100,9 +101,15 @@ export class UnreliableApiserver {
     if (fault === 'Freeze') for (const socket of this.#sockets) this.#frozen.add(socket);
   }
 
+  /** Answers evictions with this Status until all faults end. */
+  answerEvictions(answer: StatusAnswer): void {
+    this.#evictionAnswer = answer;
+  }
+
   /** Ends all faults, and closes the connections that are frozen. */
   end(): void {
     this.#mode = undefined;
+    this.#evictionAnswer = undefined;
     this.#server.setSecureContext(contextOf(this.#certificates.valid));
     this.#cut(this.#frozen);
   }
@@ -134,6 +141,10 @@ export class UnreliableApiserver {
     if (url.includes('watch=')) {
       this.#watches.add(socket);
       outgoing.on('close', () => this.#watches.delete(socket));
+    }
+    if (this.#evictionAnswer !== undefined && url.endsWith('/eviction')) {
+      sendStatus(outgoing, this.#evictionAnswer);
+      return;
     }
     const status = statusOf(this.#mode, incoming);
     if (status !== undefined) {
@@ -202,19 +213,23 @@ function answerWith(outgoing: ServerResponse, code: number): void {
     500: 'InternalError',
     503: 'ServiceUnavailable',
   };
-  const body = {
-    kind: 'Status',
-    apiVersion: 'v1',
-    status: 'Failure',
-    reason: reasons[code],
-    message: 'injected by a test',
-    code,
-  };
-  outgoing.writeHead(code, {
+  sendStatus(outgoing, { code, reason: reasons[code], message: 'injected by a test' });
+}
+
+/** Fields of the Status that the apiserver answers with if a request fails. */
+interface StatusAnswer {
+  code: number;
+  reason?: string | undefined;
+  message: string;
+  details?: object;
+}
+
+function sendStatus(outgoing: ServerResponse, answer: StatusAnswer): void {
+  outgoing.writeHead(answer.code, {
     'content-type': 'application/json',
-    ...(code === 429 && { 'retry-after': '1' }),
+    ...(answer.code === 429 && { 'retry-after': '1' }),
   });
-  outgoing.end(JSON.stringify(body));
+  outgoing.end(JSON.stringify({ kind: 'Status', apiVersion: 'v1', status: 'Failure', ...answer }));
 }
 
 /** A second eviction would be one that the proxy, and not the worker, asks for. */

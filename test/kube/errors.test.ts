@@ -46,6 +46,14 @@ describe('an answer of the apiserver', () => {
       }),
       kind: KubeErrorKind.Forbidden,
     },
+    ...[404, 409, 500].map((answer) => ({
+      answer,
+      text: status({
+        message: `admission webhook "strimzi-drain-cleaner.strimzi.io" denied the request: ${answer}, the pod will be rolled`,
+        ...(answer === 404 && { reason: 'NotFound' }),
+      }),
+      kind: KubeErrorKind.Forbidden,
+    })),
     { answer: 503, text: 'no healthy upstream', kind: KubeErrorKind.Unavailable },
   ])('of $answer $text means $kind', ({ answer, text, kind }) => {
     const error = errorOf(request, { status: answer, text });

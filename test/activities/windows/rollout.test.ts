@@ -15,6 +15,7 @@ import {
 import { windowWorkflowIdOf, workflowIdOf } from '../../kit/temporalNames.ts';
 import type { NodeMaintenance } from '../../../api/nodeMaintenance.ts';
 import { newWindowMaintenance } from '../../../domain/windows/windowMaintenance.ts';
+import { jobName } from '../../../domain/common/revision.ts';
 import { isTrue } from '../../../domain/common/conditions.ts';
 import { advanceRequested, workResultOf } from '../../../domain/windows/nodeResult.ts';
 import { emptyStatus } from '../../../domain/maintenance/status.ts';
@@ -440,6 +441,30 @@ describe('a window', () => {
       status: 'False',
       reason: 'JobRejected',
       message: expect.stringContaining('spec.template.spec.containers[0].name'),
+    });
+  });
+
+  test('reports a Job of another owner that has the name of its own', async () => {
+    const template = { spec: { containers: [{ name: 'patch', image: 'none' }] } };
+    const window = await windowOf(1, { work: { type: 'Job', job: { template } } });
+    await rolledOut(window, {}, inProgress(...window.nodes));
+    const maintenance = await onlyMaintenanceOf(window);
+    const key = { namespace: WORK_NAMESPACE, name: jobName(maintenance.metadata.name) };
+    const spec = { suspend: true, template: { spec: { ...template.spec, restartPolicy: 'Never' } } };
+    const job = await c.admin.create(resources.jobs, { metadata: key, spec } as Job);
+    await written(maintenance, { conditions: [is('Drained')] });
+    const about = { kind: 'MaintenanceWindow', metadata: { name: window.name, uid: window.uid } };
+    const events = async () => {
+      await performed(() => activities.rollOut(window, requests({}), undefined));
+      await flushEvents();
+      return (await c.eventsAbout(about)).join('\n');
+    };
+    const remedy = `kubectl delete job -n ${key.namespace} ${key.name}`;
+    await eventuallyHolds('the Event', events, (all) => all.includes(remedy));
+    expect(nodeResultOf(await onlyMaintenanceOf(window))).toBeUndefined();
+    await c.admin.delete(resources.jobs, key, {
+      uid: job.metadata.uid ?? '',
+      propagationPolicy: 'Background',
     });
   });
 

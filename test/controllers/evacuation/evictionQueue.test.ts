@@ -122,6 +122,11 @@ describe('An eviction is admitted', () => {
     );
   });
 
+  test('not for a pod that was lost with its node, unless its budget allows it', () => {
+    const { queue } = queueFor(budget());
+    expect(admissions(queue, 'a', [pod({ phase: 'Unknown' })])).toBe('Waiting');
+  });
+
   test('for a pod that is not ready while the application is healthy without it', () => {
     const { queue } = queueFor(budget());
     expect(admissions(queue, 'ab', [pod({ ready: false }), pod({ ready: false })])).toBe('Admitted Admitted');

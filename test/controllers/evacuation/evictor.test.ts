@@ -83,3 +83,15 @@ test('an eviction that did not arrive is repeated', async () => {
   expect((await direct.get(resources.pods, pod))?.metadata.deletionTimestamp).toBeDefined();
   await setFinalizers(pod, []);
 });
+
+// The apiserver reads the budget a second time after a conflict, and returns that it is not found as it is.
+test('a budget that was deleted during an eviction does not count as the pod', async () => {
+  const [evictor, pod] = [new Evictor(kube as FencedKube), await heldPod('guarded')];
+  const details = { group: 'policy', kind: 'poddisruptionbudgets', name: 'web' };
+  const message = 'poddisruptionbudgets.policy "web" not found';
+  proxy.apiserver.answerEvictions({ code: 404, reason: 'NotFound', message, details });
+  await expect(evictor.evict(pod)).rejects.toMatchObject({ kind: 'NotFound' });
+  proxy.apiserver.end();
+  expect(await evictor.evict(pod)).toEqual({ kind: 'Evicted' });
+  await setFinalizers(pod, []);
+});

@@ -10,6 +10,7 @@ import { nextOpening, isRepeatedOpening } from '../../../domain/windows/schedule
 import { EventRecorder } from '../../../kube/events.ts';
 import { jobPermission } from '../../../kube/jobPermission.ts';
 import { resources } from '../../../kube/resources.ts';
+import { newWindowMaintenance } from '../../../domain/windows/windowMaintenance.ts';
 import type { Sandbox } from '../../../sandbox/sandbox.ts';
 import type { WorkQueueObserver } from '../../../kube/workQueue.ts';
 import { UnreliableNetwork } from '../../kube/unreliableNetwork.ts';
@@ -156,7 +157,7 @@ test('a window has a Schedule that starts its workflow, and reports its next ope
     staticDetails: expect.stringContaining(`kubectl get mw ${name} -o yaml`),
     memo: { kubectl: `kubectl get mw ${name} -o wide` },
   });
-  expect(schedule?.policies).toMatchObject({ overlap: 'BUFFER_ONE', catchupWindow: 4 * 3_600_000 });
+  expect(schedule?.policies).toMatchObject({ overlap: 'BUFFER_ALL', catchupWindow: 4 * 3_600_000 });
   const { status } = (await windowNow(name)) ?? {};
   expect(status).toMatchObject({ schedule: '0 2 * * 6' });
   expect(new Date(status?.nextTime ?? '')).toEqual(schedule?.info.nextActionTimes[0]);
@@ -550,6 +551,19 @@ describe('a window that cannot be scheduled has no Schedule, and reports why:', 
     });
     await condition(name, 'Scheduled', { status: 'False', reason: 'InvalidSpec' });
     await admit();
+  });
+
+  test('no more when a user takes the name of the sample that the apiserver validates', async () => {
+    const name = await applied();
+    await condition(name, 'Valid', { status: 'True' });
+    const found = await c.admin.get(resources.maintenanceWindows, { name });
+    if (found === undefined) throw new Error('it was applied');
+    const sample = newWindowMaintenance(found, { name: 'no-node', uid: 'none' });
+    const taken = c.maintenance({ nodes: [await c.nodeNamed('n')] });
+    await c.applied({ ...taken, metadata: { ...taken.metadata, name: sample.metadata.name } });
+    await patched(name, { schedule: { ...weekly, cron: '0 5 * * *' } });
+    await condition(name, 'Scheduled', { status: 'True' });
+    expect((await windowNow(name))?.status?.schedule).toBe('0 5 * * *');
   });
 
   test('an existing Schedule is paused, and unpaused when the window is corrected', async () => {

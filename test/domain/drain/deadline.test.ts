@@ -83,7 +83,20 @@ describe('a pod that is terminating', () => {
   test('in a later tier, keeps its grace period until the deadline is near', () => {
     const all = [left(pod()), left(terminating(9_000, 1_000), 1)];
     expect(graces(3_600, all)).toEqual([]);
-    expect(graces(600, all)).toEqual([600]);
+    expect(graces(600, [left(pod()), left(terminating(9_000, 8_500), 1)])).toEqual([600]);
+  });
+
+  // The apiserver counts the shorter period from the first deletion: if it is over, it kills the pod at once.
+  test.each([
+    { when: 'in the first tier', tier: 0 },
+    { when: 'in a later tier', tier: 1 },
+  ])('$when, keeps its grace period until the last second if it has had more than is left', ({ tier }) => {
+    const all = [left(pod()), left(terminating(9_000, 1_000), tier)];
+    const { due, nextAtMs } = decideBefore(600, all);
+    expect(due).toEqual([]);
+    expect(nextAtMs).toBe(timeMs - seconds(31));
+    expect(decideBefore(600, all.slice(1)).nextAtMs).toBe(timeMs - seconds(1));
+    expect(graces(1, all.slice(1))).toEqual([1]);
   });
 });
 

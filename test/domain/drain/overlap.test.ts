@@ -281,14 +281,31 @@ describe('plans with opposite orders', () => {
   });
 });
 
+// The minimum of two selectors selects no pod, although both select this one.
+describe('plans that select a pod by different labels', () => {
+  test('the oldest proceeds', () => {
+    const overlap = new Overlap();
+    const both = { app: 'x', tier: 'y' };
+    overlap.maintenance('a', ['one'], [labelled(pods(5000), { app: 'x' })]);
+    overlap.maintenance('b', ['one'], [labelled(pods(5000), { tier: 'y' })]);
+    overlap.place('one', [pod({ priority: 0, labels: both })]);
+    expect(overlap.statusTexts('b')).toEqual(['one: Evacuating (limited by a) []']);
+    const { overruled, evacuate } = overlap.step('a');
+    expect(overruled).toEqual(['b']);
+    expect(evacuate.map(({ metadata }) => metadata.labels)).toEqual([both]);
+  });
+});
+
 const apps = ['x', 'y'];
 const entry: fc.Arbitrary<DrainPlanEntry> = fc
   .record({
     podType: fc.constantFrom('Default' as const, 'DaemonSet' as const, 'Static' as const),
     podPriority: fc.constantFrom(1, 5, 10, 50, 100),
-    app: fc.option(fc.constantFrom(...apps), { nil: undefined }),
+    labels: fc.option(fc.constantFrom(...apps.map((app) => ({ app })), ...apps.map((tier) => ({ tier }))), {
+      nil: undefined,
+    }),
   })
-  .map(({ app, ...rest }) => (app === undefined ? rest : labelled(rest, { app })));
+  .map(({ labels, ...rest }) => (labels === undefined ? rest : labelled(rest, labels)));
 const planOfEntries = (entries: fc.Arbitrary<DrainPlanEntry>): fc.Arbitrary<DrainPlanEntry[]> =>
   fc
     .array(entries, { maxLength: 4 })
@@ -307,6 +324,7 @@ const overlapOf = (plans: fc.Arbitrary<DrainPlanEntry[]>): fc.Arbitrary<Overlap>
           make: fc.constantFrom(pod, pod, pod, daemonPod, mirrorPod),
           priority: fc.constantFrom(0, 1, 3, 5, 7, 10, 30, 50, 80, 100, 1_000_000_000),
           app: fc.constantFrom(...apps, 'z'),
+          tier: fc.constantFrom(...apps, 'z'),
         }),
         { maxLength: 24 },
       ),
@@ -316,8 +334,8 @@ const overlapOf = (plans: fc.Arbitrary<DrainPlanEntry[]>): fc.Arbitrary<Overlap>
       const overlap = new Overlap();
       for (const node of agents) overlap.agents.add(node);
       for (const [i, { nodes, plan }] of maintenances.entries()) overlap.maintenance(`m${i}`, nodes, plan);
-      for (const { node, make, priority, app } of placed)
-        overlap.place(node, [make({ priority, labels: { app } })]);
+      for (const { node, make, priority, ...labels } of placed)
+        overlap.place(node, [make({ priority, labels })]);
       return overlap;
     });
 const anyOverlap = overlapOf(planOfEntries(entry));

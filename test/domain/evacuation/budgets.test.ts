@@ -61,6 +61,7 @@ describe('a pod bypasses its budget', () => {
     { when: 'ready and running', of: web, guard: budget(), free: false },
     { when: 'finished', of: pod({ phase: 'Succeeded' }), guard: budget(), free: true },
     { when: 'pending', of: pod({ phase: 'Pending' }), guard: budget(), free: true },
+    { when: 'lost with its node', of: pod({ phase: 'Unknown' }), guard: budget(), free: false },
     { when: 'not ready, application healthy', of: unready, guard: budget(), free: true },
     { when: 'not ready, application disrupted', of: unready, guard: disrupted(), free: false },
     {

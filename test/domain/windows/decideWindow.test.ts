@@ -99,6 +99,7 @@ function inputOf(differs: Partial<WindowDecisionInput> = {}): WindowDecisionInpu
     areJobsMissing: false,
     notRebootable: new Map(),
     rejected: new Map(),
+    rejectedBefore: new Set(),
     nowMs,
     ...differs,
   };
@@ -166,6 +167,17 @@ describe('an open window', () => {
     const { state, progress } = decideWindow(inputOf({ steps: [planned('n2', failure)] }));
     expect(state).toMatchObject({ failed: [{ node: 'n2' }], waiting: { reason: 'TooManyFailures' } });
     expect(progress.failures).toEqual([{ node: 'n2', reason: 'JobFailed', message: 'why' }]);
+  });
+
+  // The Node was deleted by its work: no other one takes its place.
+  test('starts no other node in the pass that finds a failure, and does not close before it is recorded', () => {
+    const found: NodeStep = { kind: 'Fail', reason: 'NodeReplaced', message: 'why' };
+    const input = { nodes: ['n2', 'n3'].map(node), steps: [planned('n1', found)] };
+    const { rollout, state, canClose } = decideWindow(inputOf(input));
+    expect(rollout).toMatchObject({ kind: 'Wait', reason: 'TooManyFailures' });
+    expect([state.failed, state.inProgress, canClose]).toMatchObject([[{ node: 'n1' }], [], false]);
+    const phase: WindowPhase = { policy: 'Finish', isEnding: true };
+    expect(decideWindow(inputOf({ ...input, phase })).canClose).toBe(false);
   });
 
   test('counts a reserved node as in progress, even before its NodeMaintenance is observed', () => {

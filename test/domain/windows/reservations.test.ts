@@ -254,6 +254,7 @@ describe('windows that reserve nodes of the same budgets', () => {
         areJobsMissing: false,
         notRebootable: new Map(),
         rejected: new Map(),
+        rejectedBefore: new Set(),
         nowMs: this.#nowMs,
       });
       const starting = rollout.kind === 'Start' ? rollout.nodes : [];

@@ -79,6 +79,7 @@ function inputOf({
     paused: false,
     areJobsMissing: false,
     rejected: new Map(Object.entries(rejected)),
+    rejectedBefore: new Set(),
     hasEnded: false,
     isDeleted: false,
     nowMs,
@@ -97,6 +98,11 @@ describe('nodes start', () => {
   test.each<{ when: string; given: Differs; want: string[] }>([
     { when: 'one at a time, by name', given: {}, want: ['n1'] },
     { when: 'except nodes whose maintenance is rejected', given: { rejected: { n1: 'no' } }, want: ['n2'] },
+    {
+      when: 'those that were rejected before after the others',
+      given: { rejectedBefore: new Set(['n1', 'n2']), rollout: { maxUnavailable: 3 } },
+      want: ['n3', 'n4', 'n1'],
+    },
     {
       when: 'except nodes without a running agent',
       given: { notRebootable: notRunning('n1', 'n3'), rollout: { maxUnavailable: 4 } },
