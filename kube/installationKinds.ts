@@ -35,6 +35,7 @@ export const installationKinds: Readonly<Record<string, Resource>> = {
   ServiceAccount: core('ServiceAccount', 'serviceaccounts'),
   ConfigMap: core('ConfigMap', 'configmaps'),
   Secret: core('Secret', 'secrets'),
+  ResourceQuota: core('ResourceQuota', 'resourcequotas'),
   NetworkPolicy: {
     group: 'networking.k8s.io',
     version: 'v1',

@@ -4,6 +4,7 @@ import { readClientCa } from '../admission/clientCa.ts';
 import type { Endpoint } from '../admission/registration.ts';
 import type { AdmissionView } from '../admission/reviewers.ts';
 import { ADMISSION_SERVICE, ElectionLease } from '../api/names.ts';
+import { closeGracefully } from '../http/closing.ts';
 import { type LeaderElectionMetrics, runWhenLeader } from '../kube/leaderElection.ts';
 import type { Config } from './config.ts';
 import { listenOn } from './http.ts';
@@ -13,12 +14,16 @@ export interface ServedAdmission {
   problem(): string | undefined;
   /** Maintains certificates and registration until the signal aborts; one process at a time does so. */
   maintainRegistration(): Promise<void>;
-  close(): void;
+  /** Answers the requests in progress. */
+  close(): Promise<void>;
 }
 
 interface AdmissionObservers extends Pick<AdmissionOptions, 'log' | 'onRejection' | 'queues'> {
   elections: LeaderElectionMetrics;
 }
+
+/** Time for requests in progress, which the apiserver waits for up to 10 s. */
+const closeWithinMs = 10_000;
 
 /** Serves admission from the informers of `view`. */
 export async function startAdmission(
@@ -58,10 +63,7 @@ export async function startAdmission(
     problem: () => admission.problem,
     maintainRegistration: () =>
       runWhenLeader(election, (leading, fenced) => admission.runRegistration(fenced, endpoint, leading)),
-    close: () => {
-      admission.server.close();
-      admission.server.closeAllConnections();
-    },
+    close: () => closeGracefully(admission.server, closeWithinMs),
   };
 }
 

@@ -1,3 +1,4 @@
+import { applyInstallation } from '../domain/installation/remedy.ts';
 import type { Component } from '../api/names.ts';
 import { versionProblem } from '../domain/common/kubernetesVersion.ts';
 import type { InstallationReview } from '../domain/installation/review.ts';
@@ -36,7 +37,7 @@ export async function prepareCluster(
     );
   const installation = {
     name: 'CRDs, policies and RBAC',
-    remedy: 'kubectl apply --server-side -k deploy, the Helm chart or npm start -- --install applies them',
+    remedy: `${applyInstallation} applies them`,
   };
   const check = { kube, namespace, component, readinessGates, release: packageVersion() };
   return { check, review: await untilWithoutProblems(installation, wait, () => reviewManifests(check)) };
@@ -50,8 +51,7 @@ export async function checkWebhooks(
 ): Promise<void> {
   const webhooks = {
     name: 'webhook configurations',
-    remedy:
-      'kubectl apply --server-side -k deploy, the Helm chart or npm start -- --install applies them; to read them, admission needs the permissions of ServiceAccount node-maintenance-admission (--admission-kubeconfig)',
+    remedy: `${applyInstallation} applies them; to read them, admission needs the permissions of ServiceAccount node-maintenance-admission (--admission-kubeconfig)`,
   };
   const check = { kube, namespace, readinessGates, release: packageVersion() };
   const { difference } = await untilWithoutProblems(webhooks, wait, () => reviewWebhooks(check));

@@ -348,7 +348,7 @@ async function serveAdmission(options: SyncedOptions): Promise<void> {
   try {
     await admission.maintainRegistration();
   } finally {
-    admission.close();
+    await admission.close();
     await kube.close();
   }
 }

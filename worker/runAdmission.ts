@@ -52,7 +52,11 @@ export async function runAdmission(config: Config, logger: Logger, signal: Abort
     const view = { kube, nodes, maintenances };
     const admission = await startAdmission(view, config, { log, onRejection, elections, queues }, signal);
     state.admission = admission;
-    await admission.maintainRegistration().finally(() => admission.close());
+    try {
+      await admission.maintainRegistration();
+    } finally {
+      await admission.close();
+    }
   } finally {
     await kube.close();
     listening.close();

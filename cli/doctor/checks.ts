@@ -1,3 +1,4 @@
+import { applyInstallation } from '../../domain/installation/remedy.ts';
 import { leaseHolderOf } from '../../api/names.ts';
 import { budgetFindings } from '../../domain/doctor/budgets.ts';
 import { evacuationFindings, evacuatorFindings } from '../../domain/doctor/evacuations.ts';
@@ -102,7 +103,7 @@ function notChecked(reason: unknown, { name, role }: Check): Finding {
   const message = `not checked: ${errorMessage(reason)}`;
   if (isKubeError(reason, 'Forbidden')) return warning(message, `bind the ClusterRole ${role}`);
   if (isKubeError(reason, 'NotFound') && reason.request.verb !== 'get')
-    return error(message, 'install Node Maintenance (kubectl apply --server-side -k deploy)');
+    return error(message, `install Node Maintenance: ${applyInstallation}`);
   const remedy = 'check the kubeconfig and the connection to the apiserver';
   return name === CheckName.Kubernetes ? error(message, remedy) : warning(message, remedy);
 }

@@ -60,6 +60,7 @@ export const installedObjects: readonly InstalledKey[] = [
   { kind: 'NetworkPolicy', namespace: 'node-maintenance-work', name: 'node-maintenance-work' },
   { kind: 'PodDisruptionBudget', namespace: 'node-maintenance', name: 'node-maintenance-admission' },
   { kind: 'PodDisruptionBudget', namespace: 'node-maintenance', name: 'node-maintenance-worker' },
+  { kind: 'ResourceQuota', namespace: 'node-maintenance', name: 'node-maintenance-critical-pods' },
   { kind: 'Role', namespace: 'default', name: 'node-maintenance-agent' },
   { kind: 'Role', namespace: 'kube-node-lease', name: 'node-maintenance-worker' },
   { kind: 'Role', namespace: 'kube-node-maintenance', name: 'node-maintenance-lease-administrator' },

@@ -29,6 +29,7 @@ import { EvictionQueue } from './evictionQueue.ts';
 import { defaultEvacuatorSettings, type EvacuatorSettings, KnownEvacuators } from './knownEvacuators.ts';
 import { podOf } from './podOf.ts';
 import { StatusMessages } from './statusMessages.ts';
+import { UnneededEvacuations } from './unneeded.ts';
 import { defaultTerminationTiming, reportTermination, type TerminationTiming } from './termination.ts';
 
 interface Deps {
@@ -39,6 +40,8 @@ interface Deps {
   evacuators?: EvacuatorSettings;
   termination?: TerminationTiming;
   cleanup?: CleanupTiming;
+  /** An Evacuation that no drain needs is withdrawn after this time. */
+  unneededAfterMs?: number | undefined;
   /** Called for each Evacuation that was deleted. */
   onEnd?: ((outcome: EvacuationOutcome) => void) | undefined;
 }
@@ -62,6 +65,7 @@ export class EvacuationController {
   readonly #eviction: PodEviction;
   readonly #cleanup: EvacuationCleanup;
   readonly #termination: TerminationTiming;
+  readonly #unneeded: UnneededEvacuations;
   readonly #onEnd: Deps['onEnd'];
   /** Keys of Evacuations whose maintenances were cancelled: they continue only if another maintenance drains the node. */
   readonly #cancelled = new Set<string>();
@@ -73,12 +77,14 @@ export class EvacuationController {
     evacuators = defaultEvacuatorSettings,
     termination = defaultTerminationTiming,
     cleanup = defaultCleanupTiming,
+    unneededAfterMs,
     onEnd,
   }: Deps) {
     this.#onEnd = onEnd;
     this.#cluster = cluster;
     this.#log = log;
     this.#termination = termination;
+    this.#unneeded = new UnneededEvacuations(cluster, unneededAfterMs);
     this.#known = new KnownEvacuators(evacuators);
     const { deploymentRegistration, deployments } = evacuators;
     const isAutomatic = deployments && deploymentRegistration === 'automatic';
@@ -137,8 +143,9 @@ export class EvacuationController {
         else this.#queue.add(key);
       }),
       pods.subscribe(({ type, object }) => this.#podChanged(type, object)),
-      maintenances.subscribe(() => {
-        for (const key of this.#cancelled) this.#queue.add(key);
+      maintenances.subscribe(({ type }) => {
+        const keys = type === 'Deleted' ? evacuations.list().map(keyOf) : this.#cancelled;
+        for (const key of keys) this.#queue.add(key);
       }),
       budgets.subscribe((change) =>
         this.#evictionQueue.budgetChanged(
@@ -198,7 +205,7 @@ export class EvacuationController {
     if (isWithdrawn(evacuation) || this.#isCancelled(key, evacuation, pod)) {
       this.#evictionQueue.done(key);
       await this.#withdrawOrphan(key, evacuation, pod);
-      return undefined;
+      return isWithdrawn(evacuation) ? this.#unneeded.reconcile(key, evacuation, pod) : undefined;
     }
     if (pod.metadata.deletionTimestamp !== undefined) {
       this.#evictionQueue.done(key);
@@ -209,9 +216,11 @@ export class EvacuationController {
       };
       return reportTermination(reporting, evacuation, pod);
     }
-    return this.#eviction.wasEvicted(pod.metadata.uid ?? '')
-      ? undefined
-      : this.#evacuate(key, evacuation, pod);
+    if (this.#eviction.wasEvicted(pod.metadata.uid ?? '')) return undefined;
+    const unneeded = await this.#unneeded.reconcile(key, evacuation, pod);
+    if (unneeded?.isDue !== true) return sooner(unneeded, await this.#evacuate(key, evacuation, pod));
+    this.#evictionQueue.done(key);
+    return unneeded;
   }
 
   /** "The same as advancing to Complete" stops what has not started at once, also while Temporal is unavailable. */
@@ -270,12 +279,18 @@ export class EvacuationController {
     const stays = pod !== undefined && pod.metadata.deletionTimestamp === undefined;
     this.#onEnd?.(outcomeOf(evacuation, { stays, wasEvicted: this.#eviction.wasEvicted(podRef.uid) }));
     this.#cancelled.delete(key);
+    this.#unneeded.forget(key);
     this.#messages.forget(key);
     this.#handover.forget(evacuation);
     this.#evictionQueue.done(key);
     this.#eviction.forget(podRef.uid);
     this.#cleanup.forget(evacuation);
   }
+}
+
+function sooner(a: Requeue | undefined, b: Requeue | undefined): Requeue | undefined {
+  if (a === undefined || b === undefined) return a ?? b;
+  return a.requeueAfterMs < b.requeueAfterMs ? a : b;
 }
 
 function byAge({ metadata: a }: Evacuation, { metadata: b }: Evacuation): number {

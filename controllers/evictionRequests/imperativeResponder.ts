@@ -347,7 +347,11 @@ export class ImperativeResponder {
         await this.#complete(assignment, 'The pod is gone.');
         return undefined;
       case 'Rejected':
-        return this.#reportRejected(assignment, pod, `The apiserver rejected the eviction: ${outcome.message}`);
+        return this.#reportRejected(
+          assignment,
+          pod,
+          `The apiserver rejected the eviction: ${outcome.message}`,
+        );
       case 'Misconfigured':
         this.#slots.done(key);
         this.#backOff(uid, outcome.message);

@@ -1,3 +1,4 @@
+import { applyInstallation } from '../../domain/installation/remedy.ts';
 import type { Lease, Node } from '../../api/core.ts';
 import { FIELD_MANAGER, NODE_LEASE_NAMESPACE } from '../../api/names.ts';
 import { type FencedCluster, nodeLeaseOf } from '../../kube/cluster.ts';
@@ -33,8 +34,7 @@ const leaseWorkers = 4;
 /** The key of the namespace in the queue; no node has an empty name. */
 const namespaceKey = '';
 const terminatingRetryMs = 1_000;
-const remedy =
-  "apply the worker's RBAC rules again: kubectl apply --server-side -k deploy, the Helm chart, or npm start -- --install";
+const remedy = `apply the worker's RBAC rules again: ${applyInstallation}`;
 
 /**
  * Manages one maintenance Lease per node, as Kubernetes' NodeLifecycleController does in KEP-1411 (> Proposal). Contract:

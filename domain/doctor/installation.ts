@@ -1,3 +1,4 @@
+import { applyInstallation } from '../installation/remedy.ts';
 import { versionProblem } from '../common/kubernetesVersion.ts';
 import { type MutatingPolicies, weakerForMaintenances, weakerForNodes } from '../common/mutations.ts';
 import { listed } from '../common/names.ts';
@@ -52,8 +53,7 @@ export interface InstallationFacts {
   namespaces: readonly string[];
 }
 
-const applyRemedy =
-  'apply the manifests of the release that the workers run (kubectl apply --server-side -k deploy, the Helm chart, or npm start -- --install), and use the plugin of that release';
+const applyRemedy = `apply the manifests of the release that the workers run (${applyInstallation}), and use the plugin of that release`;
 
 /** Checks the installed CRDs, policies and webhooks. */
 export function installationFindings({
@@ -100,7 +100,7 @@ export function accountFindings(accounts: readonly AccountPermissions[]): Findin
       ? ok(`ServiceAccount ${account} has the ${reviewed} permissions of deploy/`)
       : error(
           `ServiceAccount ${account} may not ${listed(denied)}`,
-          'apply deploy/ of the release that the processes run (kubectl apply --server-side -k deploy, or the Helm chart)',
+          `apply deploy/ of the release that the processes run: ${applyInstallation}`,
           `serviceaccount/${account}`,
         ),
   );

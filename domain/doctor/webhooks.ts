@@ -1,3 +1,4 @@
+import { applyInstallation } from '../installation/remedy.ts';
 import { listed } from '../common/names.ts';
 import { numbered } from '../common/text.ts';
 import { durationText, error, type Finding, ok, warning } from './finding.ts';
@@ -46,12 +47,7 @@ export function webhookFindings(facts: WebhookFacts): Finding[] {
   const unregistered = webhooks?.filter(({ caBundle }) => caBundle === '') ?? [];
   return [
     ...(webhooks?.length === 0
-      ? [
-          error(
-            'no webhook is installed',
-            'apply the installation again (kubectl apply --server-side -k deploy)',
-          ),
-        ]
+      ? [error('no webhook is installed', `apply the installation again: ${applyInstallation}`)]
       : []),
     ...(unregistered.length > 0
       ? [

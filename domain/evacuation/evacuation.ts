@@ -95,6 +95,12 @@ export function finalizersOfOthers({ finalizers = [] }: ObjectMeta): string[] {
   return finalizers.filter((finalizer) => finalizer !== INSTIGATOR_FINALIZER);
 }
 
+/** Reports whether node maintenance is the only instigator, and may cancel the Evacuation. */
+export function isOursAlone({ metadata, status }: Pick<Evacuation, 'metadata' | 'status'>): boolean {
+  if (status?.evacuationCancellationPolicy === 'Forbid') return false;
+  return isInstigated({ metadata }) && finalizersOfOthers(metadata).length === 0;
+}
+
 /** Reports whether the Evacuation is one of this pod: in its namespace, with its name and its UID. */
 export function isOfPod({ metadata, spec }: Pick<Evacuation, 'metadata' | 'spec'>, pod: Pod): boolean {
   return metadata.namespace === pod.metadata.namespace && isFor(spec.podRef, pod);
@@ -121,9 +127,7 @@ export function isAboutToBeWithdrawn(
   maintenances: readonly NodeMaintenance[],
   wasCancelled = false,
 ): boolean {
-  const isOurs = isInstigated(evacuation) && finalizersOfOthers(evacuation.metadata).length === 0;
-  if (!isOurs || evacuation.status?.evacuationCancellationPolicy === 'Forbid') return false;
-  return isDrainCancelled(node, maintenances, wasCancelled);
+  return isOursAlone(evacuation) && isDrainCancelled(node, maintenances, wasCancelled);
 }
 
 /** Reports whether no maintenance drains the node any more, and one of the node completes, or did when it was removed (`wasCancelled`). */

@@ -4,8 +4,8 @@ import type { RequestState } from './evictionRequest.ts';
 const reportWithinMs = 10_000;
 /** A withdrawn request is deleted after this time, although its Eviction has not been cancelled. */
 const cancelWithinMs = 60_000;
-/** A request that no drain needs is withdrawn after this time. The drain that has created it may not have published its targets yet. */
-const unneededAfterMs = 60_000;
+/** Anything that no drain needs is withdrawn after this time. The drain that has created it may not have published its targets yet. */
+export const unneededAfterMs = 60_000;
 
 /** An EvictionRequest of node maintenance, as the leader sees it. */
 export interface CleanupFacts {

@@ -1,3 +1,4 @@
+import { applyInstallation } from '../installation/remedy.ts';
 import type { ConditionFacts } from '../common/conditions.ts';
 import { listed } from '../common/names.ts';
 import { type DeniedNode, deniedMessage } from '../common/nodePermission.ts';
@@ -42,8 +43,7 @@ const maxReasonLength = 256;
 const maxHolderLength = 200;
 
 /** Applies to all nodes, so it is reported once. */
-export const leasesRejected =
-  'the worker lacks permission to write Leases in namespace kube-node-maintenance; apply the manifests of its release again (kubectl apply --server-side -k deploy, the Helm chart, or npm start -- --install)';
+export const leasesRejected = `the worker lacks permission to write Leases in namespace kube-node-maintenance; apply the manifests of its release again: ${applyInstallation}`;
 
 export function heldByAnother(holder: string): string {
   return `held by ${oneLine(holder, maxHolderLength)}`;

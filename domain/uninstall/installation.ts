@@ -1,4 +1,5 @@
-import { Component } from '../../api/names.ts';
+import type { Lease } from '../../api/core.ts';
+import { AGENT_COMPONENT, Component, COMPONENT_LABEL } from '../../api/names.ts';
 import { listed } from '../common/names.ts';
 import { numbered } from '../common/text.ts';
 import type {
@@ -79,6 +80,10 @@ export function installationItems(facts: UninstallFacts, choices: UninstallChoic
   return [...objects, ...facts.namespaces.flatMap((one) => namespaceItems(one, facts, choices))];
 }
 
+function isOfAgent({ metadata }: Lease): boolean {
+  return metadata.labels?.[COMPONENT_LABEL] === AGENT_COMPONENT;
+}
+
 /** A namespace in which others have something stays. */
 function namespaceItems(
   namespace: InstalledNamespace,
@@ -94,9 +99,13 @@ function namespaceItems(
     (lease) => otherHolderOf(lease, facts.namespace, facts.now) === undefined,
   );
   const own = new Set(
-    [...facts.installed, ...leases, ...facts.processLeases, ...facts.jobs].map(
-      ({ metadata }) => metadata.uid,
-    ),
+    [
+      ...facts.installed,
+      ...leases,
+      ...facts.processLeases,
+      ...facts.agentLeases.filter(isOfAgent),
+      ...facts.jobs,
+    ].map(({ metadata }) => metadata.uid),
   );
   const foreign = namespace.contents.filter(
     ({ metadata }) => !own.has(metadata.uid) && metadata.labels?.[partOf] !== project,

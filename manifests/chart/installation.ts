@@ -41,6 +41,7 @@ export function installationTemplates(deploy: readonly KubeObject[]): Record<str
   return {
     'crds.yaml': onlyIf('.Values.crds.install', templateOf(crds)),
     'namespaces.yaml': text(ofKind('Namespace'), not(isRelease)),
+    'resource-quota.yaml': onlyIf('.Values.resourceQuota.enabled', text(ofKind('ResourceQuota'))),
     'rbac.yaml': text(rbac, not(isUserRole)),
     'user-roles.yaml': onlyIf('.Values.userRoles.create', text(isUserRole)),
     'validating-policies.yaml': text(ofKind('ValidatingAdmissionPolicy', 'ValidatingAdmissionPolicyBinding')),

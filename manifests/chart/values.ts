@@ -1,5 +1,6 @@
 import { stringify } from 'yaml';
 import * as z from 'zod';
+import { CLUSTER_NAME_PATTERN } from '../../api/names.ts';
 
 /** The values of the chart: deploy/chart/values.yaml and its schema are generated from this. */
 
@@ -11,7 +12,9 @@ const anyObject = z.looseObject({});
 
 const workload = z.strictObject({
   replicas: z.int().min(0).default(2).describe('one leads, the others take over within seconds'),
-  resources: anyObject.describe('of the container; NODE_OPTIONS of the worker belongs to the memory limit'),
+  resources: anyObject.describe(
+    'of the container; the heap in env, NODE_OPTIONS, belongs to the memory limit',
+  ),
   nodeSelector: labels.default({}),
   affinity: anyObject.default({}),
   tolerations: z.array(anyObject).default([]).describe('in addition to that of the readiness taint'),
@@ -21,7 +24,11 @@ const workload = z.strictObject({
   env: z
     .array(z.looseObject({ name: z.string().min(1) }))
     .default([])
-    .describe('more environment variables: docs/reference/settings.md'),
+    .describe(
+      'more environment variables, or other values of those of the chart: docs/reference/settings.md',
+    ),
+  volumes: z.array(anyObject).default([]).describe('more volumes of the pod, such as Secrets that env names'),
+  volumeMounts: z.array(anyObject).default([]).describe('more mounts of the container'),
 });
 
 const resources = (cpu: string) => ({ requests: { cpu, memory: '256Mi' }, limits: { memory: '1Gi' } });
@@ -40,7 +47,7 @@ const valuesSchema = z.strictObject({
     .prefault({}),
   cluster: z
     .string()
-    .regex(/^([a-z0-9]([-a-z0-9]{0,30}[a-z0-9])?)?$/)
+    .regex(new RegExp(`^(${CLUSTER_NAME_PATTERN.source.replace(/^\^|\$$/g, '')})?$`))
     .default('')
     .describe('name of this cluster, required if clusters share a Temporal namespace'),
   logLevel: z.enum(['trace', 'debug', 'info', 'warn', 'error']).default('info'),
@@ -60,7 +67,12 @@ const valuesSchema = z.strictObject({
     .strictObject({
       address: z.string().min(1).default('temporal-frontend.temporal:7233').describe('host and port'),
       namespace: z.string().min(1).default('default'),
-      tlsSecret: secret('with ca.crt, tls.crt and tls.key, for mutual TLS'),
+      caSecret: name
+        .default('')
+        .describe(
+          'Secret with ca.crt, the authority of the certificate of Temporal; those of the system if empty',
+        ),
+      tlsSecret: secret('with tls.crt and tls.key of the worker, for mutual TLS'),
       apiKeySecret: secret('with the key api-key'),
       payloadKeysSecret: secret('with the keys that payloads are encrypted with'),
     })
@@ -76,10 +88,16 @@ const valuesSchema = z.strictObject({
       resources: anyObject.describe('of the container'),
       nodeSelector: labels.default({ 'kubernetes.io/os': 'linux' }),
       affinity: anyObject.default({}),
+      priorityClassName: name.default('system-node-critical'),
       env: z
         .array(z.looseObject({ name: z.string().min(1) }))
         .default([])
         .describe('more environment variables, such as STATIC_POD_PATH'),
+      volumes: z
+        .array(anyObject)
+        .default([])
+        .describe('more volumes, such as a hostPath with the folder of STATIC_POD_PATH'),
+      volumeMounts: z.array(anyObject).default([]).describe('more mounts of the container'),
     })
     .prefault({
       resources: { requests: { cpu: '10m', memory: '96Mi' }, limits: { memory: '256Mi' } },
@@ -155,6 +173,14 @@ const valuesSchema = z.strictObject({
   userRoles: z.strictObject({ create: z.boolean().default(true) }).prefault({}),
   networkPolicy: z.strictObject({ enabled: z.boolean().default(true) }).prefault({}),
   podDisruptionBudget: z.strictObject({ enabled: z.boolean().default(true) }).prefault({}),
+  resourceQuota: z
+    .strictObject({
+      enabled: z
+        .boolean()
+        .default(true)
+        .describe('allows the priority classes where a cluster limits them, as GKE does; it limits nothing'),
+    })
+    .prefault({}),
   monitoring: z
     .strictObject({
       podMonitor: z

@@ -19,8 +19,14 @@ interface PodTemplate {
 }
 
 interface Container {
-  env: object[];
+  env: EnvVar[];
+  volumeMounts: object[];
   [field: string]: unknown;
+}
+
+interface EnvVar {
+  name: string;
+  value?: string;
 }
 
 interface Deployment extends KubeObject {
@@ -103,11 +109,12 @@ function deployment(
       {
         ...container,
         ...image,
-        env: [...container.env, ...settings(name), appended(of('env'))],
+        env: [...withDefaults(container.env, of('env')), ...settings(name), appended(of('env'))],
+        volumeMounts: [...container.volumeMounts, appended(of('volumeMounts'))],
         resources: block(of('resources')),
       },
     ],
-    volumes: name === 'worker' ? volumes.map(temporalVolume) : volumes,
+    volumes: [...(name === 'worker' ? volumes.map(temporalVolume) : volumes), appended(of('volumes'))],
   };
   return {
     ...manifest,
@@ -129,10 +136,12 @@ function deployment(
 /** Returns the template of deploy/agent-daemonset. */
 export function agentTemplate(manifest: KubeObject, labels: Readonly<Record<string, string>>): string {
   const { template, ...spec } = (manifest as Deployment).spec;
-  const { containers, ...pod } = template.spec;
+  const { containers, volumes, ...pod } = template.spec;
   const [container] = containers;
+  const env = '.Values.agent.env';
   const podSpec = {
     ...pod,
+    priorityClassName: value('.Values.agent.priorityClassName'),
     nodeSelector: block('.Values.agent.nodeSelector'),
     affinity: block('.Values.agent.affinity'),
     imagePullSecrets: block('.Values.image.pullSecrets'),
@@ -141,13 +150,15 @@ export function agentTemplate(manifest: KubeObject, labels: Readonly<Record<stri
         ...container,
         ...image,
         env: [
-          ...container.env,
-          setting('LOG_LEVEL', 'ne .Values.logLevel "info"', '{{ .Values.logLevel }}'),
-          appended('.Values.agent.env'),
+          ...withDefaults(container.env, env),
+          settingOf(env)('LOG_LEVEL', 'ne .Values.logLevel "info"', '{{ .Values.logLevel }}'),
+          appended(env),
         ],
+        volumeMounts: [...container.volumeMounts, appended('.Values.agent.volumeMounts')],
         resources: block('.Values.agent.resources'),
       },
     ],
+    volumes: [...volumes, appended('.Values.agent.volumes')],
   };
   const daemonSet = {
     ...manifest,
@@ -186,8 +197,28 @@ function appended(expression: Expression): string {
   return lines(`{{- with ${expression} }}`, '{{- toYaml . | nindent @indent }}', '{{- end }}');
 }
 
+/** Variables that a user may set to another value: an object must not have one of them twice. */
+function withDefaults(variables: readonly EnvVar[], env: Expression): (EnvVar | string)[] {
+  const isFixed = ({ name, value: text }: EnvVar) => name === 'COMPONENTS' || text === undefined;
+  return variables.map((variable) =>
+    isFixed(variable)
+      ? variable
+      : lines(
+          `{{- if ${isUnset(variable.name, env)} }}`,
+          `- name: ${variable.name}`,
+          `  value: ${JSON.stringify(variable.value)}`,
+          '{{- end }}',
+        ),
+  );
+}
+
+function isUnset(name: string, env: Expression): Expression {
+  return `not (include "node-maintenance.hasVariable" (list ${env} "${name}"))`;
+}
+
 /** Environment variables that depend on values. */
 function settings(name: Workload['name']): string[] {
+  const setting = settingOf(`.Values.${name}.env`);
   const common = [
     setting('LOG_LEVEL', 'ne .Values.logLevel "info"', '{{ .Values.logLevel }}'),
     setting('READINESS_GATES', 'not .Values.readinessGates.enabled', '"false"'),
@@ -209,15 +240,22 @@ function settings(name: Workload['name']): string[] {
     : [...common, setting('WEBHOOK_CERTIFICATES', 'ne .Values.webhook.certificates "managed"', 'external')];
 }
 
-function setting(name: string, condition: Expression, text: string): string {
-  return lines(`{{- if ${condition} }}`, `- name: ${name}`, `  value: ${text}`, '{{- end }}');
+function settingOf(env: Expression) {
+  return (name: string, condition: Expression, text: string): string =>
+    lines(
+      `{{- if and (${condition}) (${isUnset(name, env)}) }}`,
+      `- name: ${name}`,
+      `  value: ${text}`,
+      '{{- end }}',
+    );
 }
 
 /** The Secrets that values name; by default those of deploy/, which are optional. */
 function temporalVolume(volume: { name: string }): object {
-  const secret = (field: string, name: string) => ({
+  const secret = (field: string, name: string, ...keys: string[]) => ({
     name: value(`.Values.temporal.${field} | default "${name}"`),
     optional: value(`empty .Values.temporal.${field}`),
+    ...(keys.length > 0 && { items: keys.map((key) => ({ key, path: key })) }),
   });
   switch (volume.name) {
     case 'temporal':
@@ -225,7 +263,8 @@ function temporalVolume(volume: { name: string }): object {
         name: volume.name,
         projected: {
           sources: [
-            { secret: secret('tlsSecret', 'node-maintenance-temporal-tls') },
+            { secret: secret('caSecret', 'node-maintenance-temporal-tls', 'ca.crt') },
+            { secret: secret('tlsSecret', 'node-maintenance-temporal-tls', 'tls.crt', 'tls.key') },
             { secret: secret('apiKeySecret', 'node-maintenance-temporal') },
           ],
         },

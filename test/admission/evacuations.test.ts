@@ -264,7 +264,8 @@ describe('A direct eviction', () => {
     const first = await c.applied(kept);
     await c.deleted(first);
     const name = replacementName(pod.metadata, first.metadata);
-    const replacement = await c.applied({ ...made, metadata: { ...made.metadata, name } });
+    const ours = c.evacuation(pod);
+    const replacement = await c.applied({ ...ours, metadata: { ...ours.metadata, name } });
     expect((await evict(pod)).stderr).toContain(`see Evacuation ${name}`);
     const lastTransitionTime = c.admin.now().toISOString();
     const reason = { reason: 'EvacuatorCompleted', message: '', lastTransitionTime };
@@ -273,8 +274,8 @@ describe('A direct eviction', () => {
     });
     expect(await evict(pod)).toMatchObject({ code: 0 });
     await c.eventuallyGone(pod);
-    const { metadata } = first;
-    await c.admin.mergePatch(resources.evacuations, metadata, { metadata: { finalizers: null } });
+    for (const { metadata } of [first, replacement])
+      await c.admin.mergePatch(resources.evacuations, metadata, { metadata: { finalizers: null } });
   });
 
   test.each([

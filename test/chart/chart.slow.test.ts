@@ -209,9 +209,14 @@ describe('the chart', () => {
     );
     const worker = JSON.stringify(on['Deployment node-maintenance/node-maintenance-worker']);
     expect(worker).toContain('{"name":"NODE_MAINTENANCE_CLUSTER","value":"berlin-1"}');
-    expect(worker).toContain('{"secret":{"name":"tls","optional":false}}');
-    expect(on['ConfigMap node-maintenance/node-maintenance-worker']).toMatchObject({
+    expect(worker).toContain('{"secret":{"name":"tls","optional":false,"items":');
+    // The authority of Temporal Cloud is public.
+    expect(on['ConfigMap node-maintenance/node-maintenance-worker']).toEqual({
+      ...on['ConfigMap node-maintenance/node-maintenance-worker'],
       data: {
+        TEMPORAL_ADDRESS: expect.any(String),
+        TEMPORAL_NAMESPACE: 'default',
+        TEMPORAL_TLS_CLIENT_KEY_PATH: '/etc/node-maintenance/temporal/tls.key',
         TEMPORAL_TLS_CLIENT_CERT_PATH: '/etc/node-maintenance/temporal/tls.crt',
         TEMPORAL_API_KEY_FILE: '/etc/node-maintenance/temporal/api-key',
       },
@@ -229,7 +234,7 @@ describe('the chart', () => {
     );
     // These remove objects, or choose among them.
     const others =
-      /^(?:crds\.install|mutatingPolicies|(?:readinessGates|deploymentEvacuator|networkPolicy|podDisruptionBudget)\.enabled|userRoles\.create|agent\.nodeSelector\.kubernetes\.io\/os)$/;
+      /^(?:crds\.install|mutatingPolicies|(?:readinessGates|deploymentEvacuator|networkPolicy|podDisruptionBudget|resourceQuota)\.enabled|deploymentEvacuator\.registration|userRoles\.create|agent\.nodeSelector\.kubernetes\.io\/os)$/;
     const isChanged = ([name, value]: [string, string]) =>
       [...(set ?? [])].some(
         ([other, to]) => to !== value && (other === name || other.startsWith(`${name}.`)),
@@ -249,6 +254,15 @@ describe('the chart', () => {
     { set: 'logLevel=loud', message: /logLevel/ },
     { set: 'cluster=Berlin', message: /cluster/ },
     { set: 'worker.replicas=-1', message: /replicas/ },
+    {
+      set: 'deploymentEvacuator.registration=automatic,deploymentEvacuator.enabled=false',
+      message: /deploymentEvacuator\.registration: automatic requires deploymentEvacuator\.enabled/,
+    },
+    {
+      set: 'deploymentEvacuator.registration=automatic,evictionApi=auto',
+      message: /deploymentEvacuator\.registration: automatic requires evictionApi evacuation/,
+    },
+    { set: `cluster=${'a'.repeat(64)}`, message: /cluster/ },
     { set: 'webhook.certificates=cert-manager', message: /webhook\.issuerRef\.name: name the issuer/ },
   ])('rejects $set with the field', async ({ set, message }) => {
     const { code, stderr } = await helm.answer(

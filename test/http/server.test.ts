@@ -15,6 +15,7 @@ import {
   type Route,
   type ServerOptions,
 } from '../../http/server.ts';
+import { closeGracefully } from '../../http/closing.ts';
 import { recordedLog, type LogRecorder } from '../kube/fixtures.ts';
 import { eventually } from '../kit/eventually.ts';
 import { malformedRequests } from '../kit/malformedRequests.ts';
@@ -519,5 +520,33 @@ describe('any bytes', () => {
       numRuns: 25,
     });
     expect(log.lines).toEqual([]);
+  });
+});
+
+describe('a server that is closed', () => {
+  async function inProgress() {
+    const server = createHttpServer(optionsOf({}));
+    await listen(server);
+    const [idle, busy] = [await open(), await open()];
+    await statusesOf(idle, get('/page'));
+    busy.socket.write(get('/later'));
+    await eventually('the request', () => expect(pending).toHaveLength(1));
+    return { server, idle, busy };
+  }
+
+  test('answers the request in progress, closes the other connections, and accepts no more', async () => {
+    const { server, idle, busy } = await inProgress();
+    const closed = closeGracefully(server, 60_000);
+    await idle.closed;
+    expect((await open()).isClosed()).toBe(true);
+    pending[0]?.answer();
+    await closed;
+    expect(await busy.closed).toContain('at last');
+  });
+
+  test('waits for a request no longer than its limit', async () => {
+    const { server, busy } = await inProgress();
+    await closeGracefully(server, 100);
+    expect(await busy.closed).toBe('');
   });
 });

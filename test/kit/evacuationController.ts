@@ -12,6 +12,7 @@ interface Options {
   evacuators?: Partial<EvacuatorSettings>;
   termination?: TerminationTiming;
   cleanup?: CleanupTiming;
+  unneededAfterMs?: number;
 }
 
 /** Starts the controller; the returned function ends it as a crash does: only objects and its last Events remain. */

@@ -11,3 +11,23 @@
 {{- eq .Values.mutatingPolicies "policies" -}}
 {{- end -}}
 {{- end }}
+
+{{/* "true" if a list of environment variables has one of this name; empty if not. */}}
+{{- define "node-maintenance.hasVariable" -}}
+{{- $name := index . 1 -}}
+{{- range index . 0 -}}
+{{- if eq .name $name -}}true{{- end -}}
+{{- end -}}
+{{- end }}
+
+{{/* Fails if the worker would reject the values. */}}
+{{- define "node-maintenance.validate" -}}
+{{- if eq .Values.deploymentEvacuator.registration "automatic" -}}
+{{- if not .Values.deploymentEvacuator.enabled -}}
+{{- fail "deploymentEvacuator.registration: automatic requires deploymentEvacuator.enabled" -}}
+{{- end -}}
+{{- if ne .Values.evictionApi "evacuation" -}}
+{{- fail "deploymentEvacuator.registration: automatic requires evictionApi evacuation, because only Evacuations have evacuators that their pods do not name" -}}
+{{- end -}}
+{{- end -}}
+{{- end }}

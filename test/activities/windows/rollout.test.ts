@@ -445,12 +445,12 @@ describe('a window', () => {
   });
 
   test('reports a Job of another owner that has the name of its own', async () => {
-    const template = { spec: { containers: [{ name: 'patch', image: 'none' }] } };
-    const window = await windowOf(1, { work: { type: 'Job', job: { template } } });
+    const containers = [{ name: 'patch', image: 'none' }];
+    const window = await windowOf(1, { work: { type: 'Job', job: { template: { spec: { containers } } } } });
     await rolledOut(window, {}, inProgress(...window.nodes));
     const maintenance = await onlyMaintenanceOf(window);
     const key = { namespace: WORK_NAMESPACE, name: jobName(maintenance.metadata.name) };
-    const spec = { suspend: true, template: { spec: { ...template.spec, restartPolicy: 'Never' } } };
+    const spec = { suspend: true, template: { spec: { containers, restartPolicy: 'Never' } } };
     const job = await c.admin.create(resources.jobs, { metadata: key, spec } as Job);
     await written(maintenance, { conditions: [is('Drained')] });
     const about = { kind: 'MaintenanceWindow', metadata: { name: window.name, uid: window.uid } };

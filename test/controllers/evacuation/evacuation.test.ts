@@ -256,6 +256,33 @@ describe('An Evacuation', () => {
     await c.podsDeleted([pod]);
   });
 
+  test('that no drain needs is withdrawn after a time, in a new process, too, and evicts no pod', async () => {
+    await stop();
+    const drained = await c.nodeNamed('forced');
+    const app = c.named('app');
+    const pods = await c.podsOn(drained, 2, { labels: { app } });
+    const [needed, deleted] = pods as [Pod, Pod];
+    const budget = await computedBudget({ app }, { minAvailable: 2 }, 2);
+    await c.applied(c.maintenance({ nodes: [drained], stage: 'Drain' }));
+    for (const pod of pods) await requestEvacuation(pod);
+    stop = evacuationControllerOn(c, { unneededAfterMs: 1_000 });
+    for (const pod of pods) await eventuallyMessage(pod, /^Blocked by PodDisruptionBudget/);
+    await throughout('the drain needs them', 2_000, async () =>
+      expect(await c.evacuationOf(needed)).toBeDefined(),
+    );
+    await c.maintenancesDropped();
+    await stop();
+    await c.deleted((await c.evacuationOf(deleted)) as Evacuation);
+    stop = evacuationControllerOn(c, { unneededAfterMs: 1_000 });
+    for (const pod of pods)
+      await eventually('the Evacuation to be gone', async () =>
+        expect(await c.evacuationOf(pod)).toBeUndefined(),
+      );
+    await c.patched(resources.podDisruptionBudgets, budget, { spec: { minAvailable: 0 } });
+    await throughout('the pods stay', 500, () => expect(evictions()).toBe(0));
+    await c.podsDeleted(pods);
+  });
+
   test('that is cancelled does not evict its pod', async () => {
     const app = c.named('app');
     const [first] = await c.podsOn(node, 2, { labels: { app } });

@@ -161,6 +161,18 @@ describe('a namespace', () => {
     expect(of([{ kind: 'Service', metadata: meta('s', { labels }) }])).toEqual(['Namespace ns: delete']);
   });
 
+  test('is deleted with the Leases of agents', () => {
+    const agentLease = {
+      kind: 'Lease',
+      metadata: meta('node-1', { labels: { 'k8s.io/component': 'node-maintenance-agent' } }),
+    };
+    const namespaces = [{ kind: 'Namespace', metadata: meta('ns', { labels }), contents: [agentLease] }];
+    expect(planned({ namespaces, agentLeases: [agentLease] })).toEqual(['Namespace ns: delete']);
+    expect(planned({ namespaces, agentLeases: [{ metadata: meta('node-2') }] })).toEqual([
+      'Namespace ns: keep',
+    ]);
+  });
+
   test('stays if others have something in it, or have created it', () => {
     expect(of([{ kind: 'Secret', metadata: meta('temporal-tls') }])).toEqual(['Namespace ns: keep']);
     expect(of([], {})).toEqual(['Namespace ns: keep']);
