@@ -1,4 +1,4 @@
-import { applyInstallation } from '../domain/installation/remedy.ts';
+import { applyInstallation } from '../domain/common/applyInstallation.ts';
 import type { Component } from '../api/names.ts';
 import { versionProblem } from '../domain/common/kubernetesVersion.ts';
 import type { InstallationReview } from '../domain/installation/review.ts';

@@ -1,4 +1,4 @@
-import { applyInstallation } from '../../domain/installation/remedy.ts';
+import { applyInstallation } from '../../domain/common/applyInstallation.ts';
 import { leaseHolderOf } from '../../api/names.ts';
 import { budgetFindings } from '../../domain/doctor/budgets.ts';
 import { evacuationFindings, evacuatorFindings } from '../../domain/doctor/evacuations.ts';

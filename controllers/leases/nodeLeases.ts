@@ -1,4 +1,4 @@
-import { applyInstallation } from '../../domain/installation/remedy.ts';
+import { applyInstallation } from '../../domain/common/applyInstallation.ts';
 import type { Lease, Node } from '../../api/core.ts';
 import { FIELD_MANAGER, NODE_LEASE_NAMESPACE } from '../../api/names.ts';
 import { type FencedCluster, nodeLeaseOf } from '../../kube/cluster.ts';

@@ -1,4 +1,4 @@
-import { applyInstallation } from '../installation/remedy.ts';
+import { applyInstallation } from '../common/applyInstallation.ts';
 import { versionProblem } from '../common/kubernetesVersion.ts';
 import { type MutatingPolicies, weakerForMaintenances, weakerForNodes } from '../common/mutations.ts';
 import { listed } from '../common/names.ts';

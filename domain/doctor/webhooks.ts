@@ -1,4 +1,4 @@
-import { applyInstallation } from '../installation/remedy.ts';
+import { applyInstallation } from '../common/applyInstallation.ts';
 import { listed } from '../common/names.ts';
 import { numbered } from '../common/text.ts';
 import { durationText, error, type Finding, ok, warning } from './finding.ts';

@@ -1,4 +1,4 @@
-import { applyInstallation } from '../installation/remedy.ts';
+import { applyInstallation } from '../common/applyInstallation.ts';
 import type { ConditionFacts } from '../common/conditions.ts';
 import { listed } from '../common/names.ts';
 import { type DeniedNode, deniedMessage } from '../common/nodePermission.ts';
