@@ -99,7 +99,7 @@ export const eventReasons = {
     type: 'Warning',
     on: ['NodeMaintenance'],
     meaning:
-      'Drain plans of several maintenances order the same pods differently; the oldest takes precedence.',
+      'Drain plans of several maintenances select or order the same pods differently; the oldest takes precedence.',
   },
   Drained: {
     type: 'Normal',

@@ -119,7 +119,10 @@ export function errorOf(request: RequestName, response: ErrorResponse): KubeErro
   const body = parseStatus(response.text);
   const headerSeconds = Number.parseInt(response.retryAfter ?? '', 10);
   return new KubeError({
-    kind: kindOf(response.status, body),
+    kind:
+      isRemoval(request) && isWebhookRejection(body)
+        ? KubeErrorKind.Forbidden
+        : kindOf(response.status, body),
     request,
     status: response.status,
     body,
@@ -152,7 +155,6 @@ export function errorMessage(error: unknown): string {
 function kindOf(status: number, body: StatusBody | undefined): KubeErrorKind {
   const hasCause = (reason: string) =>
     body?.details?.causes?.some((cause) => cause.reason === reason) === true;
-  if (isWebhookRejection(body)) return KubeErrorKind.Forbidden;
   switch (status) {
     case 401:
       return KubeErrorKind.Unauthorized;
@@ -165,7 +167,8 @@ function kindOf(status: number, body: StatusBody | undefined): KubeErrorKind {
     case 410:
       return KubeErrorKind.Expired;
     case 429:
-      return hasCause('DisruptionBudget') ? KubeErrorKind.DisruptionRejected : KubeErrorKind.Throttled;
+      if (hasCause('DisruptionBudget')) return KubeErrorKind.DisruptionRejected;
+      return isWebhookRejection(body) ? KubeErrorKind.Forbidden : KubeErrorKind.Throttled;
     case 422:
       return isUidMismatch(body) ? KubeErrorKind.Conflict : KubeErrorKind.Invalid;
     default:
@@ -173,10 +176,12 @@ function kindOf(status: number, body: StatusBody | undefined): KubeErrorKind {
   }
 }
 
-/**
- * Webhooks reject with any code: ours with 429 if a pod is evacuated in another way than by eviction, Strimzi's Drain Cleaner with 500. Only the
- * message identifies them.
- */
+/** Reports whether the request removes a pod. Webhooks use any code to say that it leaves in another way, such as Strimzi's Drain Cleaner 500. */
+function isRemoval({ verb, resource }: RequestName): boolean {
+  return resource === 'pods' && (verb === 'evict' || verb === 'delete');
+}
+
+/** Webhooks, including ours, reject with 429 if a pod is evacuated in another way than by eviction. Only the message identifies them. */
 function isWebhookRejection(body: StatusBody | undefined): boolean {
   const { message = '' } = body ?? {};
   return message.startsWith('admission webhook ') && message.includes(' denied the request');

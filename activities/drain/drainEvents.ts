@@ -95,7 +95,7 @@ export class DrainEvents {
     const { cluster, events } = this.#deps;
     const { name } = maintenance.metadata;
     const younger = listed(overruled);
-    const message = `The drain plans of ${listed([name, ...overruled])} order the same pods differently, and each waits for the other: the oldest, ${name}, proceeds; ${younger} ${overruled.length > 1 ? 'are' : 'is'} fast-forwarded.`;
+    const message = `The drain plans of ${listed([name, ...overruled])} select or order the same pods differently, and each waits for the other: the oldest, ${name}, proceeds; ${younger} ${overruled.length > 1 ? 'are' : 'is'} fast-forwarded.`;
     const others = overruled.flatMap((other) => cluster.maintenances.get(other) ?? []);
     for (const one of [maintenance, ...others])
       events.record(one, { type: 'Warning', reason: 'DrainPlansConflict', message });

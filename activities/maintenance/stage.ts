@@ -138,8 +138,10 @@ export async function startStage(
       recordStarted(deps, maintenance, started, selected);
     }
   }
-  for (const name of stages) await notifyStarted(deps, maintenance, { name, nodes, now });
   const latest = updated?.latest ?? maintenance;
+  for (const name of stages)
+    if (startOf(latest, name) === startOf(latest, stage))
+      await notifyStarted(deps, latest, { name, nodes, now });
   const escalatesInMs = stage === 'Drain' ? nextStepInMs(latest, deps.cluster.kube.now()) : undefined;
   return {
     nodes,
@@ -155,9 +157,12 @@ async function notifyStarted(
   maintenance: NodeMaintenance,
   { name, nodes, now }: { name: NodeMaintenanceStage; nodes: readonly string[]; now: string },
 ): Promise<void> {
-  const known = maintenance.status?.stageStatuses.find((started) => started.name === name)?.startTimestamp;
-  const notification = stageStarted(notifiedMaintenanceOf(maintenance), name, nodes, known ?? now);
-  await notifications.enqueue(notification);
+  const time = startOf(maintenance, name) ?? now;
+  await notifications.enqueue(stageStarted(notifiedMaintenanceOf(maintenance), name, nodes, time));
+}
+
+function startOf({ status }: NodeMaintenance, stage: NodeMaintenanceStage): string | undefined {
+  return status?.stageStatuses.find(({ name }) => name === stage)?.startTimestamp;
 }
 
 /** Returns true if the object has reached the stage, and is not over: the workflow may have received another stage. */

@@ -19,6 +19,7 @@ export class UnneededEvacuations {
   readonly #afterMs: number;
   /** Key of an Evacuation that no drain needs -> since when. */
   readonly #since = new Map<string, number>();
+  #list: Promise<readonly NodeMaintenance[]> | undefined;
 
   constructor(cluster: Pick<FencedCluster, 'kube' | 'nodes' | 'maintenances'>, afterMs = unneededAfterMs) {
     this.#cluster = cluster;
@@ -42,9 +43,12 @@ export class UnneededEvacuations {
     this.#since.set(key, since);
     const leftMs = since + this.#afterMs - performance.now();
     if (leftMs > 0) return { requeueAfterMs: leftMs, isDue: false };
-    await this.#withdraw(evacuation, pod);
-    // If it had changed since it was read, or the informer is behind, it is decided again.
-    return { requeueAfterMs: 1_000, isDue: true };
+    // The informer may not show yet that a maintenance drains the node. One that was deleted is only released.
+    const isDeleted = evacuation.metadata.deletionTimestamp !== undefined;
+    const isDue = isDeleted || !this.#isNeeded(pod, await this.#maintenances());
+    if (isDue) await this.#withdraw(evacuation);
+    // If it had changed since it was read, it is decided again.
+    return { requeueAfterMs: 1_000, isDue };
   }
 
   forget(key: string): void {
@@ -57,11 +61,19 @@ export class UnneededEvacuations {
     return node === undefined || maintenancesTargeting(pod, node, maintenances).length > 0;
   }
 
-  async #withdraw(evacuation: Evacuation, pod: Pod): Promise<void> {
+  /** Lists them in the apiserver, once for all Evacuations that are due now. */
+  #maintenances(): Promise<readonly NodeMaintenance[]> {
+    this.#list ??= this.#cluster.kube
+      .list(resources.nodeMaintenances)
+      .then(({ items }) => items)
+      .finally(() => {
+        this.#list = undefined;
+      });
+    return this.#list;
+  }
+
+  async #withdraw(evacuation: Evacuation): Promise<void> {
     const { kube } = this.#cluster;
-    // The informers may not show yet that a maintenance drains the node.
-    const { items } = await kube.list(resources.nodeMaintenances);
-    if (this.#isNeeded(pod, items)) return;
     const { name, namespace, uid = '', resourceVersion, deletionTimestamp } = evacuation.metadata;
     // The finalizer is removed when the informer shows the deletion.
     const ended =

@@ -1,4 +1,3 @@
-import { applyInstallation } from '../common/applyInstallation.ts';
 import type { ConditionFacts } from '../common/conditions.ts';
 import { listed } from '../common/names.ts';
 import { type DeniedNode, deniedMessage } from '../common/nodePermission.ts';
@@ -43,7 +42,8 @@ const maxReasonLength = 256;
 const maxHolderLength = 200;
 
 /** Applies to all nodes, so it is reported once. */
-export const leasesRejected = `the worker lacks permission to write Leases in namespace kube-node-maintenance; apply the manifests of its release again: ${applyInstallation}`;
+export const leasesRejected =
+  'the worker lacks permission to write Leases in namespace kube-node-maintenance: apply the manifests of its release again, as they were installed';
 
 export function heldByAnother(holder: string): string {
   return `held by ${oneLine(holder, maxHolderLength)}`;

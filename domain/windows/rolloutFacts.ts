@@ -141,7 +141,8 @@ function inOneTopologyDomain(
   const busy = nodes.filter(({ name }) => busyStates.includes(stateOf(outcomes, name)));
   const domains = new Set(busy.map(domainOf));
   if (domains.size > 1) return [];
-  const [domain = candidates.map(domainOf).toSorted(compareNames)[0]] = domains;
+  // They are sorted by domain, and those that were rejected before come last.
+  const [domain = candidates.map(domainOf)[0]] = domains;
   return candidates.filter((node) => domainOf(node) === domain);
 }
 

@@ -61,6 +61,16 @@ describe('an answer of the apiserver', () => {
     expect(isKubeError(error, kind)).toBe(true);
   });
 
+  // A webhook that fails itself often denies with 500: what it denies is not wrong.
+  test.each([
+    { answer: 400, kind: KubeErrorKind.Invalid },
+    { answer: 500, kind: KubeErrorKind.Unavailable },
+  ])('of a webhook that denies another request with $answer means $kind', ({ answer, kind }) => {
+    const text = status({ message: 'admission webhook "x.example.com" denied the request: no answer' });
+    const creation = { verb: 'create', resource: 'jobs.batch', namespace: 'shop', name: 'patch' };
+    expect(errorOf(creation, { status: answer, text }).kind).toBe(kind);
+  });
+
   test('becomes one line: verb, resource, object and the message of the apiserver, including causes', () => {
     expect(errorOf(request, { status: 429, text: budget }).message).toBe(
       "evict pods shop/web-1: Cannot evict pod as it would violate the pod's disruption budget. " +

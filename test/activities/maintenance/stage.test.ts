@@ -176,11 +176,16 @@ describe('startStage', () => {
     },
   );
 
-  test('keeps the time of the first start of each stage', async () => {
+  test('keeps the time of the first start of each stage, and notifies of each once', async () => {
     const applied = await c.applied(c.maintenance({ nodes: [node], stage: 'Drain' }));
-    await performed(() => acts.startStage(refOf(applied), 'Cordon'));
+    const notified: string[] = [];
+    const enqueue = async ({ id }: { id: string }) => void notified.push(id);
+    const { activities } = activitiesOn(c, { notifications: { enqueue, dropped: () => undefined } });
+    await performed(() => activities.startStage(refOf(applied), 'Cordon'));
     const before = await c.statusOf(applied.metadata.name);
-    await performed(() => acts.startStage(refOf(applied), 'Drain'));
+    await performed(() => activities.startStage(refOf(applied), 'Drain'));
+    const { uid } = applied.metadata;
+    expect(notified).toEqual([`${uid}.stage-cordon`, `${uid}.stage-drain`]);
     const { stageStatuses } = await c.statusOf(applied.metadata.name);
     expect(stageStatuses).toEqual([...before.stageStatuses, expect.objectContaining({ name: 'Drain' })]);
   });

@@ -104,6 +104,15 @@ describe('nodes start', () => {
       want: ['n3', 'n4', 'n1'],
     },
     {
+      when: 'in another topology domain if all of the first were rejected before',
+      given: {
+        rejectedBefore: new Set(['n2', 'n3', 'n4']),
+        rollout: { topologyKey: zone, maxUnavailable: 4 },
+        nodes: zoned,
+      },
+      want: ['n1'],
+    },
+    {
       when: 'except nodes without a running agent',
       given: { notRebootable: notRunning('n1', 'n3'), rollout: { maxUnavailable: 4 } },
       want: ['n2', 'n4'],
