@@ -209,7 +209,7 @@ export async function removeEvacuations(
   const others = (node: Node) =>
     draining.filter((other) => decisionOf(other, node.metadata.name) !== NodeDecision.Skip);
   const { items } = await kube.list(resources.evacuations, {});
-  const endsAt = Math.max(startedAt + removalMs, performance.now() + minRemovalMs);
+  const endsAt = Math.max(startedAt + removalMs, performance.now() + Math.min(removalMs, minRemovalMs));
   const left = await forEachBounded(
     concurrentWrites,
     items.filter(isInstigated),

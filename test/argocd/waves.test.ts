@@ -55,7 +55,7 @@ test('the sync waves cover every object of the installation: the worker comes la
   const policies = ['MutatingAdmissionPolicy', 'ValidatingAdmissionPolicy'];
   expect(waves.map(([wave, objects]) => [wave, kindsOf(objects).toSorted()])).toEqual([
     ['-5', ['CustomResourceDefinition', 'Namespace']],
-    ['-4', expect.arrayContaining(['ClusterRole', 'ServiceAccount'])],
+    ['-4', expect.arrayContaining(['ClusterRole', 'ResourceQuota', 'ServiceAccount'])],
     [
       '-3',
       [
