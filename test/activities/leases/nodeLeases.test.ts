@@ -153,8 +153,8 @@ describe('Cordon', () => {
     const cordon = started(() => acts.keepCordoned(refOf(applied), 'Cordon'));
     try {
       await eventually('the reason', async () =>
-        expect(await drainMessageOf(applied, node)).toMatch(
-          /^Waiting for the maintenance Lease of the node: the worker lacks permission to write Leases in namespace kube-node-maintenance; apply the manifests of its release again/,
+        expect(await drainMessageOf(applied, node)).toBe(
+          'Waiting for the maintenance Lease of the node: the worker lacks permission to write Leases in namespace kube-node-maintenance: apply the manifests of its release again, as they were installed.',
         ),
       );
       expect((await c.node(node)).spec.unschedulable).toBeUndefined();
