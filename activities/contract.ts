@@ -132,7 +132,7 @@ export interface NodeMaintenanceActivities {
   ): Promise<ObservedStage>;
   /** Records the pause on the object, where users see it and a new run finds it. */
   recordPause(ref: MaintenanceRef, paused: boolean): Promise<void>;
-  /** Adds the finalizer and amends `.status.stageStatuses`, if the object has reached the stage. Drain starts Cordon too. */
+  /** Adds the finalizer and amends `.status.stageStatuses`, if the object has reached the stage. */
   startStage(ref: MaintenanceRef, stage: NodeMaintenanceStage): Promise<SelectedNodes>;
   /** Keeps every selected node cordoned until the stage changes. In Drain it keeps a paused maintenance up to date until it is resumed. */
   keepCordoned(ref: MaintenanceRef, stage: NodeMaintenanceStage): Promise<ObservedStage | PauseChanged>;

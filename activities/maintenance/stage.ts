@@ -3,13 +3,7 @@ import type { Node } from '../../api/core.ts';
 import { COMPLETED_ANNOTATION, FIELD_MANAGER, MAINTENANCE_FINALIZER, WINDOW_LABEL } from '../../api/names.ts';
 import type { NodeMaintenance, NodeMaintenanceStage } from '../../api/nodeMaintenance.ts';
 import { withCondition } from '../../domain/common/conditions.ts';
-import {
-  hasReached,
-  hasStarted,
-  isCompleted,
-  stageOf,
-  stagesStartedWith,
-} from '../../domain/common/stage.ts';
+import { hasReached, isCompleted, stageOf } from '../../domain/common/stage.ts';
 import { numbered } from '../../domain/common/text.ts';
 import { isStage, shown } from '../../domain/common/untrusted.ts';
 import { detailsSnapshotAt } from '../../domain/maintenance/detailsSnapshot.ts';
@@ -105,10 +99,7 @@ async function authorizeResume(deps: Deps, ref: MaintenanceRef): Promise<void> {
   await authorizeTemporal(deps, current);
 }
 
-/**
- * Adds the finalizer ("When a stage is not Idle, [the] finalizer is placed", KEP-4212 > Finalizers) and amends `.status.stageStatuses`. Drain
- * starts Cordon too.
- */
+/** Adds the finalizer ("When a stage is not Idle, [the] finalizer is placed", KEP-4212 > Finalizers) and amends `.status.stageStatuses`. */
 export async function startStage(
   deps: Deps,
   ref: MaintenanceRef,
@@ -123,25 +114,20 @@ export async function startStage(
   const now = deps.cluster.kube.now().toISOString();
   const selected = selectedNodes(maintenance, deps.cluster.nodes.list());
   const nodes = selected.map((node) => node.metadata.name).toSorted();
-  const stages = stagesStartedWith(stage);
   const change: StatusChange = (status) => ({
-    ...withDrainDeadline(
-      stages.reduce((changed, name) => withStage(changed, name, now), status),
-      maintenance.spec.drainDeadline,
-    ),
+    ...withDrainDeadline(withStage(status, stage, now), maintenance.spec.drainDeadline),
     nodes: nodes.length,
   });
   const updated = await updateStatus(deps, ref, change, maintenance);
   if (updated?.changed) {
-    for (const started of stages.filter((name) => name === stage || !hasStarted(maintenance, name))) {
-      log.info('Stage started', { uid: ref.uid, stage: started, nodes: nodes.length });
-      recordStarted(deps, maintenance, started, selected);
-    }
+    log.info('Stage started', { uid: ref.uid, stage, nodes: nodes.length });
+    recordStarted(deps, maintenance, stage, selected);
   }
+  const known = maintenance.status?.stageStatuses.find(({ name }) => name === stage)?.startTimestamp;
+  await deps.notifications.enqueue(
+    stageStarted(notifiedMaintenanceOf(maintenance), stage, nodes, known ?? now),
+  );
   const latest = updated?.latest ?? maintenance;
-  for (const name of stages)
-    if (startOf(latest, name) === startOf(latest, stage))
-      await notifyStarted(deps, latest, { name, nodes, now });
   const escalatesInMs = stage === 'Drain' ? nextStepInMs(latest, deps.cluster.kube.now()) : undefined;
   return {
     nodes,
@@ -149,20 +135,6 @@ export async function startStage(
     observed: stageResult(latest),
     ...(escalatesInMs !== undefined && { escalatesInMs }),
   };
-}
-
-/** Notifies again, with the same id, if the stage has started before. */
-async function notifyStarted(
-  { notifications }: Deps,
-  maintenance: NodeMaintenance,
-  { name, nodes, now }: { name: NodeMaintenanceStage; nodes: readonly string[]; now: string },
-): Promise<void> {
-  const time = startOf(maintenance, name) ?? now;
-  await notifications.enqueue(stageStarted(notifiedMaintenanceOf(maintenance), name, nodes, time));
-}
-
-function startOf({ status }: NodeMaintenance, stage: NodeMaintenanceStage): string | undefined {
-  return status?.stageStatuses.find(({ name }) => name === stage)?.startTimestamp;
 }
 
 /** Returns true if the object has reached the stage, and is not over: the workflow may have received another stage. */

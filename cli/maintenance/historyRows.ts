@@ -2,8 +2,7 @@ import { defaultPayloadConverter, type Payload } from '@temporalio/common';
 import type { History } from '@temporalio/common/lib/proto-utils.js';
 import type { DrainStep } from '../../activities/contract.ts';
 import { tierText } from '../../domain/drain/tiers.ts';
-import { stagesStartedWith } from '../../domain/common/stage.ts';
-import { isRecord, isStage } from '../../domain/common/untrusted.ts';
+import { isRecord } from '../../domain/common/untrusted.ts';
 import { processOf } from '../../domain/leases/identityLease.ts';
 import type { ReachedTier } from '../../domain/maintenance/summary.ts';
 import type { KnownRequests } from '../../domain/windows/requests.ts';
@@ -26,18 +25,12 @@ type Action = Omit<HistoryRow, 'time'>;
 interface ReplayState {
   readonly activities: Map<string, { name: string; input: unknown[]; by: string | undefined }>;
   readonly updates: Map<string, Action>;
-  readonly startedStages: Set<string>;
   generation: number;
 }
 
 /** Returns the actions in the history of one run, oldest first. */
 export function rowsOf({ events }: History): HistoryRow[] {
-  const state: ReplayState = {
-    activities: new Map(),
-    updates: new Map(),
-    startedStages: new Set(),
-    generation: 0,
-  };
+  const state: ReplayState = { activities: new Map(), updates: new Map(), generation: 0 };
   return (events ?? []).flatMap((event) => {
     const action = read(event, state);
     return action === undefined ? [] : { time: timeOf(event), ...action };
@@ -109,9 +102,9 @@ const readers: { readonly [K in Kind]?: Reader<K> } = {
     return (attempt ?? 1) > 1 ? { who: activity.by, what: retry } : undefined;
   },
 
-  activityTaskCompletedEventAttributes({ scheduledEventId, result }, state) {
-    const activity = state.activities.get(String(scheduledEventId));
-    const what = activity && describeResult(activity, valuesOf(result)[0], state);
+  activityTaskCompletedEventAttributes({ scheduledEventId, result }, { activities }) {
+    const activity = activities.get(String(scheduledEventId));
+    const what = activity && describeResult(activity.name, activity.input, valuesOf(result)[0]);
     return what ? { who: activity.by, what } : undefined;
   },
 
@@ -152,14 +145,10 @@ function describeObservation(
 }
 
 /** Describes the result of an activity; undefined if it is not an action of interest. */
-function describeResult(
-  { name, input }: { name: string; input: unknown[] },
-  result: unknown,
-  { startedStages }: ReplayState,
-): string | undefined {
-  switch (name) {
+function describeResult(activity: string, input: unknown[], result: unknown): string | undefined {
+  switch (activity) {
     case 'startStage':
-      return stagesStarted(input[1], startedStages);
+      return `started stage ${String(input[1])}`;
     case 'drain': {
       const step = result as DrainStep;
       if (step.kind === 'TierDrained') return tierDrained(step.drained);
@@ -178,13 +167,6 @@ function describeResult(
     default:
       return undefined;
   }
-}
-
-function stagesStarted(stage: unknown, known: Set<string>): string {
-  const stages: readonly string[] = isStage(stage) ? stagesStartedWith(stage) : [String(stage)];
-  const started = stages.filter((name) => name === stage || !known.has(name));
-  for (const name of started) known.add(name);
-  return `started ${started.length === 1 ? 'stage' : 'stages'} ${started.join(' and ')}`;
 }
 
 /** The tier is missing in the result if all tiers before the next one had no pods. */

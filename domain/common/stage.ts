@@ -71,14 +71,6 @@ export function hasReached(current: NodeMaintenanceStage, stage: NodeMaintenance
   return stageOrder.indexOf(current) >= stageOrder.indexOf(stage);
 }
 
-/**
- * Returns the stages that have started once `stage` has: "Cordon and Complete stages will always be run, even without specifying them"
- * (KEP-4212 > Supported Stage Transitions).
- */
-export function stagesStartedWith(stage: NodeMaintenanceStage): readonly NodeMaintenanceStage[] {
-  return stage === 'Drain' ? ['Cordon', 'Drain'] : [stage];
-}
-
 /** Returns true for stages that keep nodes cordoned: other maintenances count them as "in progress" (KEP-4212 > Uncordon). */
 export function holdsNodes(stage: NodeMaintenanceStage): stage is 'Cordon' | 'Drain' {
   return stage === 'Cordon' || stage === 'Drain';

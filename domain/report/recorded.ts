@@ -1,5 +1,4 @@
 import type { NodeMaintenanceStage } from '../../api/nodeMaintenance.ts';
-import { stagesStartedWith } from '../common/stage.ts';
 import { isRecord, isStage } from '../common/untrusted.ts';
 import { oneLine } from '../common/text.ts';
 import { type DetailsSnapshot, isDetailsSnapshot } from '../maintenance/detailsSnapshot.ts';
@@ -90,8 +89,7 @@ export function maintenanceHistoryOf(runs: readonly RecordedRun[]): MaintenanceH
   const stages = new Map<NodeMaintenanceStage, number>();
   for (const { activity, values, atMs } of results) {
     const stage = values[1];
-    if (activity !== 'startStage' || !isStage(stage)) continue;
-    for (const started of stagesStartedWith(stage)) if (!stages.has(started)) stages.set(started, atMs);
+    if (activity === 'startStage' && isStage(stage) && !stages.has(stage)) stages.set(stage, atMs);
   }
   const snapshots = steps.flatMap(snapshotsIn);
   const drainedAtMs = results.find(

@@ -204,7 +204,7 @@ describe('a drain with encrypted payloads, whose key is rotated in the middle', 
     expect(status).toContain(reason);
     const read = await maintenance(withKeys(), 'history', 'rotated');
     expect(read).toMatchObject({ code: 0, stderr: '' });
-    expect(read.stdout).toMatch(/started stages Cordon and Drain/);
+    expect(read.stdout).toMatch(/started stage Drain/);
     expect(read.stdout).toMatch(/reported generation 1: stage Drain/);
     const blind = await maintenance(withoutKeys(), 'history', 'rotated');
     expect(blind.code).toBe(0);

@@ -70,11 +70,6 @@ const shapes: Record<string, Shape> = {
     return completed(name);
   },
 
-  async 'drain-at-once'(name) {
-    await world.apply(name, { nodes: ['node-1'], stage: 'Drain', drainPlan: plan });
-    return completed(name);
-  },
-
   async 'pause-resume-cancel'(name) {
     await world.placePods('node-2', 3, slowPods);
     await world.apply(name, { nodes: ['node-2'], stage: 'Drain' });

@@ -156,7 +156,7 @@ describe('a maintenance', () => {
     }
     await eventuallyProgress(handle, { stage: 'Idle' });
     expect(fake.calls.filter((call) => /Cordon|Drain|uncordon/.test(call))).toEqual(
-      fake.calls.filter((call) => call === 'startStage Drain'),
+      fake.calls.filter((call) => call === 'startStage Cordon'),
     );
     await handle.signal('observe', fake.edited('Cordon'));
     await fake.inProgress('keepCordoned Cordon');

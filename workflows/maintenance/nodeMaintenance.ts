@@ -4,7 +4,6 @@ import {
   condition,
   continueAsNew,
   log,
-  patched,
   proxyActivities,
   setCurrentDetails,
   upsertSearchAttributes,
@@ -181,7 +180,8 @@ const stages: Record<NodeMaintenanceStage, StageWork> = {
   },
 
   async Drain(run, work) {
-    if (!(await enterDrain(run))) return;
+    // "Cordon and Complete stages will always be run, even without specifying them" (KEP-4212 > Supported Stage Transitions).
+    if (!(await enterStage(run, 'Cordon')) || !(await enterStage(run, 'Drain'))) return;
     work.evacuating = !run.paused;
     try {
       applyStep(run, await runLongRunning(() => drainStep(run)));
@@ -201,17 +201,6 @@ async function drainStep(run: Run): Promise<DrainStep> {
   const { position, pace } = run;
   const summary = pace === 'Active' ? 'Evacuate a tier of the drain plan' : 'Wait for pods to leave';
   return longRunning(run, summary, pace).drain(refTo(run), position, pace);
-}
-
-/**
- * "Cordon and Complete stages will always be run, even without specifying them" (KEP-4212 > Supported Stage Transitions): the activity starts
- * Cordon with Drain, and the runs of older histories have started it before.
- */
-async function enterDrain(run: Run): Promise<boolean> {
-  const isStarted = (stage: NodeMaintenanceStage) => run.startedStages.includes(stage);
-  const isCordonDue = !isStarted('Drain') && !isStarted('Cordon') && !patched('start-cordon-with-drain');
-  if (isCordonDue && !(await enterStage(run, 'Cordon'))) return false;
-  return enterStage(run, 'Drain');
 }
 
 /** Records the start of a stage, once per stage. Returns false if the object has not reached the stage, or is gone. */

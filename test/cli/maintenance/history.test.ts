@@ -29,18 +29,6 @@ describe('the history of a run', () => {
     ]);
   });
 
-  test('names each stage once: Drain starts Cordon if no one has', () => {
-    const started = (shape: string) =>
-      effectsOf(shape).filter((effect) => effect.includes(': started stage'));
-    expect(started('drain-at-once')).toEqual([
-      'worker: started stages Cordon and Drain',
-      'worker: started stage Complete',
-    ]);
-    expect(started('idle-cordon-drain-complete')).toEqual(
-      ['Idle', 'Cordon', 'Drain', 'Complete'].map((stage) => `worker: started stage ${stage}`),
-    );
-  });
-
   test('is sorted by time, oldest first', () => {
     const times = recorded('idle-cordon-drain-complete').map(({ time }) => time);
     expect(times).toEqual(times.toSorted());

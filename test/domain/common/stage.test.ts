@@ -10,7 +10,6 @@ import {
   isDrained,
   missingFromProblem,
   stagesAfter,
-  stagesStartedWith,
   transitionProblem,
 } from '../../../domain/common/stage.ts';
 import { emptyStatus } from '../../../domain/maintenance/status.ts';
@@ -49,13 +48,6 @@ describe('a stage transition', () => {
   test('the stages are ordered Idle -> Cordon -> Drain -> Complete', () => {
     expect(stagesAfter('Idle')).toEqual(['Cordon', 'Drain', 'Complete']);
     expect(stagesAfter('Complete')).toEqual([]);
-  });
-
-  // "Cordon and Complete stages will always be run, even without specifying them." (KEP-4212 > Supported Stage Transitions)
-  test('Cordon has started once Drain has', () => {
-    expect(stagesStartedWith('Drain')).toEqual(['Cordon', 'Drain']);
-    for (const stage of ['Idle', 'Cordon', 'Complete'] as const)
-      expect(stagesStartedWith(stage)).toEqual([stage]);
   });
 
   test('only Cordon and Drain hold nodes', () => {

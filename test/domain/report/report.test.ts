@@ -115,7 +115,6 @@ describe('the report of a maintenance', () => {
     expect(
       timelineOf(report, 'Stages')?.rows.map(({ name, bars }) => [name, ...bars.flatMap(seconds)]),
     ).toEqual([
-      ['Cordon', 0, 0],
       ['Drain', 0, 90],
       ['Complete', 90, 95],
     ]);
@@ -299,7 +298,6 @@ describe('the report of a maintenance', () => {
     const { closedAtMs: _none, ...running } = runOf([drainSteps[0] as RecordedStep, ...steps]);
     const rows = timelineOf(maintenanceReport(record({ runs: [running] })), 'Stages')?.rows ?? [];
     expect(rows.map(({ name, bars }) => [name, ...bars.map(seconds)])).toEqual([
-      ['Cordon', [0, 0]],
       ['Drain', [0, 500]],
       ['paused', [20, 30], [50, 500]],
     ]);

@@ -61,6 +61,7 @@ test('A long maintenance continues in a new run, tier by tier, and starts no sta
   expect(await handle.query('progress')).toMatchObject({ position: 11, stage: 'Drain', uid: fake.uid });
   expect(fake.calls).toEqual([
     'admit',
+    'startStage Cordon',
     'startStage Drain',
     ...Array.from({ length: 12 }, (_, position) => `drain ${position}`),
   ]);

@@ -36,7 +36,7 @@ describe('In Idle a maintenance', () => {
 
   test.each([
     { to: 'Cordon', calls: ['startStage Cordon', 'keepCordoned Cordon'] },
-    { to: 'Drain', calls: ['startStage Drain', 'drain 0'] },
+    { to: 'Drain', calls: ['startStage Cordon', 'startStage Drain', 'drain 0'] },
   ] as const)('continues when a user edits the stage to $to', async ({ to, calls }) => {
     const fake = new FakeMaintenance({ stage: 'Idle' });
     const handle = await lab.startMaintenance(fake);
@@ -137,7 +137,7 @@ describe('An observation of the controller', () => {
 });
 
 describe('In Drain a maintenance', () => {
-  test('starts its stage once, then runs the tiers by position until Drained, then keeps the nodes drained', async () => {
+  test('runs Cordon first, then the tiers by position until Drained, then keeps the nodes drained', async () => {
     const fake = new FakeMaintenance({ stage: 'Drain' });
     const handle = await lab.startMaintenance(fake);
     await fake.tierDrained(0, 2);
@@ -149,6 +149,7 @@ describe('In Drain a maintenance', () => {
     expect(await handle.query('progress')).toMatchObject({ drained: true, position: 7, stage: 'Drain' });
     expect(fake.calls).toEqual([
       'admit',
+      'startStage Cordon',
       'startStage Drain',
       'drain 0',
       'drain 2',
@@ -178,26 +179,5 @@ describe('In Drain a maintenance', () => {
     await handle.signal('observe', fake.edited('Drain'));
     await fake.inProgress('drain 0');
     expect(fake.calls.filter((call) => call === 'startStage Cordon')).toHaveLength(1);
-  });
-
-  // A hint claims stage Drain, and the activity reads an object that is only in Cordon.
-  test('that the object has not reached cordons, and drains once the object says so', async () => {
-    const fake = new FakeMaintenance({ stage: 'Idle' });
-    const handle = await lab.startMaintenance(fake);
-    await eventuallyHolds(
-      'the start of Idle',
-      () => fake.calls,
-      (calls) => calls.includes('startStage Idle'),
-    );
-    const { uid, generation } = fake.edited('Cordon') as { uid: string; generation: number };
-    await handle.signal('observe', { uid, kind: 'StageChanged', stage: 'Drain', generation });
-    await fake.inProgress('keepCordoned Cordon');
-    await handle.signal('observe', fake.edited('Drain'));
-    await fake.inProgress('drain 0');
-    expect(fake.calls.slice(2).filter((call) => call.startsWith('startStage'))).toEqual([
-      'startStage Drain',
-      'startStage Cordon',
-      'startStage Drain',
-    ]);
   });
 });
