@@ -74,7 +74,7 @@ describe('a worker that starts where something is missing', () => {
   test('no CRDs: it waits, logs the remedy, and is not ready, until an administrator runs --install', async () => {
     const worker = start(world.sandbox, { env: { KUBECONFIG: world.sandbox.kubeconfig } });
     await logs(worker, 'CustomResourceDefinition nodemaintenances.nodemaintenance.k8s.io is missing');
-    expect(worker.log()).toContain('the Helm chart or npm start -- --install applies them');
+    expect(worker.log()).toContain('the Helm chart, or npm start -- --install applies them');
     const installer = start(world.sandbox, {
       env: { KUBECONFIG: world.sandbox.kubeconfig },
       args: ['--install', '--window-jobs', '--work-pod-security', 'privileged'],
