@@ -242,10 +242,12 @@ describe('a NodeMaintenance', () => {
     await eventuallySignalled(applied, [observed(applied, 'Drain', 1)]);
     await events.flush();
     const fieldSelector = `involvedObject.uid=${applied.metadata.uid},reason=WorkflowRestarted`;
-    const { items } = await c.admin.list(resources.events, { namespace: 'default', fieldSelector });
-    expect(items.map(({ message }) => message)).toEqual([
-      `Workflow ${workflowIdOf(applied.metadata.name)} was terminated before the maintenance was complete: a new run continues from the state of the object. Complete the maintenance to end it.`,
-    ]);
+    await eventually('the Event', async () => {
+      const { items } = await c.admin.list(resources.events, { namespace: 'default', fieldSelector });
+      expect(items.map(({ message }) => message)).toEqual([
+        `Workflow ${workflowIdOf(applied.metadata.name)} was terminated before the maintenance was complete: a new run continues from the state of the object. Complete the maintenance to end it.`,
+      ]);
+    });
   });
 
   test('that is being deleted is signalled as Complete', async () => {
