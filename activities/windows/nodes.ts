@@ -206,11 +206,7 @@ async function startJob(deps: Deps, window: MaintenanceWindow, observed: Observe
       return fail(deps, window, observed, jobRejected(errorMessage(error)));
     // An admission webhook that is down must not stop the other nodes. This node is retried.
     if (!isRejection(error)) throw error;
-    recordJobCreationFailed(
-      deps,
-      window,
-      `The Job of node ${node} could not be created: ${errorMessage(error)}`,
-    );
+    recordJobCreationFailed(deps, window, node, errorMessage(error));
   }
 }
 
@@ -224,11 +220,11 @@ async function reportForeignJob(
   const ownJob = possibleJobRef(maintenance);
   if ((await readWorkJob(deps.cluster.kube, ownJob)) !== undefined) return;
   const remedy = `another Job has its name; check it, then run kubectl delete job -n ${namespace} ${name}`;
-  recordJobCreationFailed(deps, window, `The Job of node ${node} could not be created: ${remedy}`);
+  recordJobCreationFailed(deps, window, node, remedy);
 }
 
-function recordJobCreationFailed(deps: Deps, window: MaintenanceWindow, text: string): void {
-  const message = oneLine(text, maxMessageLength);
+function recordJobCreationFailed(deps: Deps, window: MaintenanceWindow, node: string, because: string): void {
+  const message = oneLine(`The Job of node ${node} could not be created: ${because}`, maxMessageLength);
   deps.events.record(window, { type: 'Warning', reason: 'JobCreationFailed', message });
 }
 

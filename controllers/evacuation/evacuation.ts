@@ -5,17 +5,13 @@ import { compareNames } from '../../domain/common/names.ts';
 import { podName } from '../../domain/common/pod.ts';
 import {
   describeInstigators,
-  finalizersOfOthers,
   isAboutToBeWithdrawn,
   isDrainCancelled,
-  isInstigated,
   isOfPod,
   isWithdrawn,
 } from '../../domain/evacuation/evacuation.ts';
 import { type EvacuationOutcome, outcomeOf } from '../../domain/evacuation/outcome.ts';
 import { byPodUid, type FencedCluster } from '../../kube/cluster.ts';
-import { ignoreConflict } from '../../kube/errors.ts';
-import { setFinalizers } from '../../kube/evacuationFinalizers.ts';
 import { aboutPod, type EventRecorder } from '../../kube/events.ts';
 import type { Log } from '../../kube/log.ts';
 import { resources } from '../../kube/resources.ts';
@@ -29,8 +25,8 @@ import { EvictionQueue } from './evictionQueue.ts';
 import { defaultEvacuatorSettings, type EvacuatorSettings, KnownEvacuators } from './knownEvacuators.ts';
 import { podOf } from './podOf.ts';
 import { StatusMessages } from './statusMessages.ts';
-import { UnneededEvacuations } from './unneeded.ts';
 import { defaultTerminationTiming, reportTermination, type TerminationTiming } from './termination.ts';
+import { UnneededEvacuations, withdrawEvacuation } from './unneeded.ts';
 
 interface Deps {
   cluster: FencedCluster;
@@ -246,13 +242,7 @@ export class EvacuationController {
     if (!isOrphan(maintenances.list())) return;
     // The informers may not show yet that another maintenance drains the node.
     if (!isOrphan((await kube.list(resources.nodeMaintenances)).items)) return;
-    const { name, namespace = '', uid = '', resourceVersion, deletionTimestamp } = evacuation.metadata;
-    if (deletionTimestamp === undefined)
-      await kube
-        .delete(resources.evacuations, { namespace, name }, { uid, resourceVersion })
-        .catch(ignoreConflict);
-    else if (isInstigated(evacuation))
-      await setFinalizers(kube, evacuation, finalizersOfOthers(evacuation.metadata)).catch(ignoreConflict);
+    await withdrawEvacuation(kube, evacuation);
   }
 
   async #evacuate(key: string, evacuation: Evacuation, pod: Pod): Promise<Requeue | undefined> {

@@ -2,8 +2,9 @@ import type { Pod } from '../../api/core.ts';
 import type { Evacuation } from '../../api/evacuation.ts';
 import type { NodeMaintenance } from '../../api/nodeMaintenance.ts';
 import { maintenancesTargeting } from '../../domain/drain/drainingMaintenances.ts';
-import { isOursAlone } from '../../domain/evacuation/evacuation.ts';
+import { finalizersOfOthers, isInstigated, isOursAlone } from '../../domain/evacuation/evacuation.ts';
 import { unneededAfterMs } from '../../domain/evacuation/requestCleanup.ts';
+import type { FencedKube } from '../../kube/client.ts';
 import type { FencedCluster } from '../../kube/cluster.ts';
 import { ignoreConflict } from '../../kube/errors.ts';
 import { setFinalizers } from '../../kube/evacuationFinalizers.ts';
@@ -46,7 +47,7 @@ export class UnneededEvacuations {
     // The informer may not show yet that a maintenance drains the node. One that was deleted is only released.
     const isDeleted = evacuation.metadata.deletionTimestamp !== undefined;
     const isDue = isDeleted || !this.#isNeeded(pod, await this.#maintenances());
-    if (isDue) await this.#withdraw(evacuation);
+    if (isDue) await withdrawEvacuation(this.#cluster.kube, evacuation);
     // If it had changed since it was read, it is decided again.
     return { requeueAfterMs: 1_000, isDue };
   }
@@ -71,15 +72,15 @@ export class UnneededEvacuations {
       });
     return this.#list;
   }
+}
 
-  async #withdraw(evacuation: Evacuation): Promise<void> {
-    const { kube } = this.#cluster;
-    const { name, namespace, uid = '', resourceVersion, deletionTimestamp } = evacuation.metadata;
-    // The finalizer is removed when the informer shows the deletion.
-    const ended =
-      deletionTimestamp === undefined
-        ? kube.delete(resources.evacuations, { namespace, name }, { uid, resourceVersion })
-        : setFinalizers(kube, evacuation, []);
-    await ended.catch(ignoreConflict);
-  }
+/** Deletes the Evacuation, or removes our finalizer from one that was deleted. If it has changed since it was read, it stays as it is. */
+export async function withdrawEvacuation(kube: FencedKube, evacuation: Evacuation): Promise<void> {
+  const { name, namespace, uid = '', resourceVersion, deletionTimestamp } = evacuation.metadata;
+  if (deletionTimestamp === undefined)
+    await kube
+      .delete(resources.evacuations, { namespace, name }, { uid, resourceVersion })
+      .catch(ignoreConflict);
+  else if (isInstigated(evacuation))
+    await setFinalizers(kube, evacuation, finalizersOfOthers(evacuation.metadata)).catch(ignoreConflict);
 }

@@ -9,6 +9,8 @@ const secret = (purpose: string) => name.default('').describe(`Secret ${purpose}
 const labels = z.record(z.string(), z.string());
 /** An object of Kubernetes, which the apiserver validates. */
 const anyObject = z.looseObject({});
+const objects = z.array(anyObject).default([]);
+const variables = z.array(z.looseObject({ name: z.string().min(1) })).default([]);
 
 const workload = z.strictObject({
   replicas: z.int().min(0).default(2).describe('one leads, the others take over within seconds'),
@@ -17,18 +19,15 @@ const workload = z.strictObject({
   ),
   nodeSelector: labels.default({}),
   affinity: anyObject.default({}),
-  tolerations: z.array(anyObject).default([]).describe('in addition to that of the readiness taint'),
+  tolerations: objects.describe('in addition to that of the readiness taint'),
   priorityClassName: name.default('system-cluster-critical'),
   podAnnotations: labels.default({}),
   podLabels: labels.default({}),
-  env: z
-    .array(z.looseObject({ name: z.string().min(1) }))
-    .default([])
-    .describe(
-      'more environment variables, or other values of those of the chart: docs/reference/settings.md',
-    ),
-  volumes: z.array(anyObject).default([]).describe('more volumes of the pod, such as Secrets that env names'),
-  volumeMounts: z.array(anyObject).default([]).describe('more mounts of the container'),
+  env: variables.describe(
+    'more environment variables, or other values of those of the chart: docs/reference/settings.md',
+  ),
+  volumes: objects.describe('more volumes of the pod, such as Secrets that env names'),
+  volumeMounts: objects.describe('more mounts of the container'),
 });
 
 const resources = (cpu: string) => ({ requests: { cpu, memory: '256Mi' }, limits: { memory: '1Gi' } });
@@ -89,15 +88,9 @@ const valuesSchema = z.strictObject({
       nodeSelector: labels.default({ 'kubernetes.io/os': 'linux' }),
       affinity: anyObject.default({}),
       priorityClassName: name.default('system-node-critical'),
-      env: z
-        .array(z.looseObject({ name: z.string().min(1) }))
-        .default([])
-        .describe('more environment variables, such as STATIC_POD_PATH'),
-      volumes: z
-        .array(anyObject)
-        .default([])
-        .describe('more volumes, such as a hostPath with the folder of STATIC_POD_PATH'),
-      volumeMounts: z.array(anyObject).default([]).describe('more mounts of the container'),
+      env: variables.describe('more environment variables, such as STATIC_POD_PATH'),
+      volumes: objects.describe('more volumes, such as a hostPath with the folder of STATIC_POD_PATH'),
+      volumeMounts: objects.describe('more mounts of the container'),
     })
     .prefault({
       resources: { requests: { cpu: '10m', memory: '96Mi' }, limits: { memory: '256Mi' } },
