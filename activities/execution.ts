@@ -1,5 +1,5 @@
 import { Context } from '@temporalio/activity';
-import type { ClusterScope } from '../api/names.ts';
+import { type ClusterScope, isOfWindow } from '../api/names.ts';
 import { isGeneration, isNameOrUid, isRecord, shown } from '../domain/common/untrusted.ts';
 import type { MaintenanceRef, WindowRef } from './contract.ts';
 import { foreignRun, invalidInput } from './failures.ts';
@@ -59,10 +59,9 @@ export function checkedWindow(scope: ClusterScope, ref: unknown): WindowRef {
 /** Fails unless the workflow id belongs to this window. The id of a scheduled run ends with its time. */
 export function requireWindowWorkflow({ names }: ClusterScope, name: string): Execution {
   const execution = currentExecution();
-  const expected = names.windowId(name);
-  if (execution.workflowId === expected || execution.workflowId.startsWith(`${expected}-`)) return execution;
+  if (isOfWindow(names, name, execution.workflowId)) return execution;
   throw invalidInput(
-    `workflow id: expected "${expected}" for the window "${name}" (got ${shown(execution.workflowId)}); a Schedule appends the time to it`,
+    `workflow id: expected "${names.windowId(name)}" for the window "${name}" (got ${shown(execution.workflowId)}); a Schedule appends the time to it`,
   );
 }
 

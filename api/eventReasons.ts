@@ -400,6 +400,12 @@ export const eventReasons = {
     on: ['NodeMaintenance'],
     meaning: 'A tier of the drain plan is drained on all nodes, and the next tier follows.',
   },
+  UncordonRejected: {
+    type: 'Warning',
+    on: ['NodeMaintenance'],
+    meaning:
+      'The apiserver rejects that a node is uncordoned, or its Lease released, for example because of a policy. It is requested again every 10 s.',
+  },
   WaitingForNodeLease: {
     type: 'Normal',
     on: ['NodeMaintenance'],

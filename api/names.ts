@@ -520,6 +520,12 @@ export function subjectOf(
   return window === '' ? undefined : { window };
 }
 
+/** Reports whether a workflow is one of the window's. One of another value of `--cluster` is not. */
+export function isOfWindow({ windowId }: TemporalNames, window: string, workflowId: string): boolean {
+  const own = windowId(window);
+  return workflowId === own || workflowId.startsWith(`${own}-`);
+}
+
 /** Returns the field that names an object in log lines; none for other kinds. */
 export function logFieldOf({ kind, name }: { kind: string; name: string }): Record<string, string> {
   if (kind === NODE_MAINTENANCE.kind) return { maintenance: name };

@@ -67,6 +67,8 @@ class OrphanSearch {
     const dead = [...new Set([...workers.dead(), ...(this.#others ?? [])])].filter((id) =>
       workers.isDead(id),
     );
+    // A worker that was only believed to be dead may die later.
+    for (const id of this.#nextSearch.keys()) if (!dead.includes(id)) this.#nextSearch.delete(id);
     const due = dead.filter((id) => (this.#nextSearch.get(id) ?? 0) <= now);
     if (this.#others !== undefined && due.length === 0) return;
     this.#others = await startAgain(this.#deps);

@@ -56,12 +56,13 @@ export async function findRun(
 
 type PendingActivity = NonNullable<WorkflowExecutionDescription['raw']['pendingActivities']>[number];
 
-/** temporal.api.enums.v1.PendingActivityState.PENDING_ACTIVITY_STATE_STARTED */
-const startedState: number = 2;
+/** PENDING_ACTIVITY_STATE_STARTED and _CANCEL_REQUESTED of temporal.api.enums.v1.PendingActivityState. */
+const [startedState, cancelRequestedState] = [2, 3];
 
-/** Reports whether a worker has got the activity. */
-export function isStarted({ state }: PendingActivity): boolean {
-  return Number(state) === startedState;
+/** Reports whether a worker has got the activity. One that is to be cancelled may not have started. */
+export function isStarted({ state, lastStartedTime }: PendingActivity): boolean {
+  const isStopping = Number(state) === cancelRequestedState;
+  return Number(state) === startedState || (isStopping && optionalTsToMs(lastStartedTime) !== undefined);
 }
 
 /** Reports whether the attempt has started and sent no heartbeat. An earlier one may have sent some. */

@@ -4,7 +4,7 @@ export const StopReason = {
   Cancelled: 'Cancelled',
   /** No progress was reported before the deadline, and another evacuator is active now: leave everything as it is. */
   DeadlineExceeded: 'DeadlineExceeded',
-  /** The pod no longer exists. */
+  /** The pod no longer exists, or has terminated by itself. */
   PodGone: 'PodGone',
   /** The process is shutting down or is no longer the leader: the next leader calls the function again. */
   ShuttingDown: 'ShuttingDown',

@@ -1,4 +1,5 @@
 import type { LifecycleEviction } from '../api/lifecycle.ts';
+import { isEvicted } from '../domain/evictionRequests/conditions.ts';
 import { evacuationView } from '../domain/evictionRequests/evacuationView.ts';
 import { assignmentOf } from '../domain/evictionRequests/report.ts';
 import { oneLine } from '../domain/common/text.ts';
@@ -73,6 +74,7 @@ function evictionProtocol({ responderName: name, view, log }: ResponderOptions):
       if (current === undefined || current.metadata.deletionTimestamp !== undefined)
         return StopReason.Cancelled;
       if (isActive(current)) return undefined;
+      if (isEvicted(current)) return StopReason.PodGone;
       const state = respondersOf(current).targetResponders.find((one) => one.name === name)?.state;
       if (state === 'Completed') return undefined;
       return state === 'Interrupted' ? StopReason.DeadlineExceeded : StopReason.Cancelled;

@@ -53,14 +53,16 @@ export interface ClusterAccess {
   readonly server: string;
   readonly authority: string | undefined;
   readonly tlsServerName: string | undefined;
+  /** Certificates of the server are not verified. */
+  readonly skipsVerification: boolean;
 }
 
 /** Returns how to reach the chosen cluster. Throws as loadKubeConfig does. */
 export function clusterAccess(choice: KubeConfigChoice): ClusterAccess {
   const cluster = loadKubeConfig(choice).getCurrentCluster();
   if (cluster === null) throw new Error('the kubeconfig names no cluster');
-  const { server, tlsServerName } = cluster;
-  return { server, authority: authorityOf(cluster), tlsServerName };
+  const { server, tlsServerName, skipTLSVerify: skipsVerification } = cluster;
+  return { server, authority: authorityOf(cluster), tlsServerName, skipsVerification };
 }
 
 function authorityOf({ name, caData, caFile }: Cluster): string | undefined {

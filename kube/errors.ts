@@ -107,6 +107,21 @@ export function isRejection(error: unknown): error is KubeError {
   return isWebhookFailure || isKubeError(error, 'Forbidden', 'Invalid', 'NamespaceTerminating');
 }
 
+/** Reports whether authorization, such as RBAC, has denied a request. Policies and webhooks that deny it may answer 403, too: only the message differs. */
+export function isMissingPermission(error: unknown): error is KubeError {
+  return isKubeError(error, 'Forbidden') && error.apiMessage.includes(' is forbidden: User ');
+}
+
+/**
+ * Reports whether a test of a JSON patch has failed: the object is not as it was read. The apiserver answers 422, as policies do, and never says which test
+ * it was.
+ */
+export function isFailedTest(error: unknown): error is KubeError {
+  return isKubeError(error, 'Invalid') && error.apiMessage === failedTestMessage;
+}
+
+const failedTestMessage = 'the server rejected our request due to an error in our request';
+
 /** An error response of the apiserver. `retryAfter` is the header, in seconds. */
 export interface ErrorResponse {
   readonly status: number;

@@ -214,10 +214,11 @@ export class Transport {
       reset: false,
       signal,
     };
+    const sentAtMs = Date.now();
     // undici ignores the signal while it connects, and drops aborted requests once it has a connection.
     const response = await abortable(dispatchers[pool].request(options), signal);
     if (response.statusCode === unauthorized) this.#credentials.forget(usedMs);
-    this.#readClock(response.headers['date']);
+    this.#readClock(response.headers['date'], sentAtMs);
     const onWarning = request.onWarning ?? this.#options.onWarning;
     for (const text of warningsOf(response.headers['warning'])) onWarning?.(text);
     return response;
@@ -297,15 +298,16 @@ export class Transport {
   }
 
   /**
-   * The Date header is truncated to seconds, so it is up to one second late: the largest offset is the best estimate,
-   * unless the difference shows that one of the clocks was set.
+   * The Date header is truncated to seconds, so it is up to one second late: the largest offset is the best estimate, unless a response seems to be older
+   * than its request: then one of the clocks was set. A process that was suspended reads responses long after they were sent.
    */
-  #readClock(date: string | string[] | undefined): void {
+  #readClock(date: string | string[] | undefined, sentAtMs: number): void {
     const serverMs = Date.parse(String(date));
     if (Number.isNaN(serverMs)) return;
     const offsetMs = serverMs - Date.now();
     const known = this.#clockOffsetMs;
-    if (known === undefined || offsetMs > known || offsetMs < known - 2_000) this.#clockOffsetMs = offsetMs;
+    const wasSet = known !== undefined && serverMs < sentAtMs + known - 2_000;
+    if (known === undefined || offsetMs > known || wasSet) this.#clockOffsetMs = offsetMs;
   }
 
   #observe({ verb, resource }: RequestName, status: number | undefined, started: number): void {

@@ -196,6 +196,7 @@ export class IdentityLease {
       ...(current?.metadata.resourceVersion && { resourceVersion: current.metadata.resourceVersion }),
       labels: { [COMPONENT_LABEL]: component, [HOSTNAME_LABEL]: label },
       annotations: {
+        ...formerAnnotations(current),
         ...annotations,
         [IdentityAnnotation.RenewIntervalSeconds]: String(renewEverySeconds),
         ...(label !== this.#host && { [IdentityAnnotation.Hostname]: this.#host }),
@@ -221,6 +222,13 @@ export class IdentityLease {
       this.#reported.set(failure, reason);
     }
   }
+}
+
+/** Returns what removes the annotations of a predecessor, which may have had other settings. */
+function formerAnnotations(current: Lease | undefined): Record<string, string> {
+  const { annotations = {} } = current?.metadata ?? {};
+  const former = Object.values(IdentityAnnotation).filter((key) => annotations[key] !== undefined);
+  return Object.fromEntries(former.map((key) => [key, null as unknown as string]));
 }
 
 async function repeat(act: () => Promise<void>, signal: AbortSignal): Promise<void> {

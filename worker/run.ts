@@ -450,7 +450,7 @@ async function lead({
         runRegistrationControllers({ temporal, availability, scope, liveness, config, log }, leading),
         runMaintenanceController({ ...runs, onRestart: () => metrics.onRestart('nodeMaintenance') }, leading),
         runOrphanedActivitiesController({ ...runs, workers: liveness }, leading),
-        runWindowControllers({ ...runs, mayRunJobs, metrics }, leading),
+        runWindowControllers({ ...runs, leases, mayRunJobs, metrics }, leading),
         runConditionControllers({ cluster: fencedCluster, availability, events, log }, leading),
         runOutageLeasesController({ cluster: fencedCluster, leases, availability, log }, leading),
         runEvacuationControllers(
@@ -549,7 +549,12 @@ async function observeMaintenances(
 }
 
 async function runWindowControllers(
-  { mayRunJobs, metrics, ...runs }: RunOptions & Pick<LeaderOptions, 'mayRunJobs' | 'metrics'>,
+  {
+    leases,
+    mayRunJobs,
+    metrics,
+    ...runs
+  }: RunOptions & Pick<LeaderOptions, 'mayRunJobs' | 'metrics'> & { leases: NodeLeases },
   signal: AbortSignal,
 ): Promise<void> {
   const { cluster, events, log } = runs;
@@ -559,7 +564,7 @@ async function runWindowControllers(
     runAdvanceController({ cluster, events, mayRunJobs, log }, signal),
     runWindowRequestController({ cluster, events, log }, signal),
     runWindowProgressController({ cluster, log }, signal),
-    runRebootRequestsController({ cluster, log }, signal),
+    runRebootRequestsController({ cluster, leases, log }, signal),
     runNodeDisruptionBudgetController({ cluster, log }, signal),
   ]);
 }

@@ -7,7 +7,7 @@ import { heldByAnother, leasesRejected, type NodeWithoutLease } from '../../doma
 import { renewalThreshold } from '../../domain/leases/renewal.ts';
 import { forEachBounded } from '../../kube/bounded.ts';
 import { nodeLeaseOf } from '../../kube/cluster.ts';
-import { errorMessage, isKubeError } from '../../kube/errors.ts';
+import { errorMessage, isKubeError, isMissingPermission } from '../../kube/errors.ts';
 import { resources, versionOf } from '../../kube/resources.ts';
 import type { InjectedDeps } from '../injectedDeps.ts';
 import { RejectedWrites } from '../rejectedWrites.ts';
@@ -66,7 +66,10 @@ export class NodeLeaseRegistry {
     return this.#rejectionOf(node) === undefined && this.#foreignHolder(node) === undefined;
   }
 
-  /** Acquires or renews the Lease of one node. Resolves with the reason if the installation does not hold it afterwards. */
+  /**
+   * Acquires or renews the Lease of one node. Resolves with the reason if the installation does not hold it afterwards. Rejects with a KubeError if the
+   * apiserver did not say who holds it.
+   */
   async ensureHeld(node: string): Promise<string | undefined> {
     const rejection = this.#rejectionOf(node);
     // A Lease that cannot be renewed is still held until it expires.
@@ -83,20 +86,15 @@ export class NodeLeaseRegistry {
       else this.#written.delete(node);
       return acquisition.kind === 'Held' ? undefined : heldByAnother(acquisition.holder);
     } catch (error) {
-      // A drain does not wait for nodes that are not held. Who holds this one is not known: Temporal retries the activity until it is.
-      if (isKubeError(error, 'Unavailable', 'Throttled')) throw error;
-      if (isKubeError(error, 'Conflict', 'AlreadyExists')) {
-        if (this.isHeld(node)) return undefined;
-        throw error;
-      }
+      if (isKubeError(error, 'Unavailable', 'Throttled', 'Conflict', 'AlreadyExists')) throw error;
       this.#recordRejection(node, error);
       return this.isHeld(node) ? undefined : this.#rejectionOf(node);
     }
   }
 
-  /** An error of the namespace applies to all nodes: one attempt and one Event are enough for all of them. */
+  /** An error of the namespace applies to all nodes: one attempt and one Event are enough for all of them. A policy may reject a single Lease. */
   #recordRejection(node: string, error: unknown): void {
-    const appliesToAll = isKubeError(error, 'Forbidden', 'NotFound', 'NamespaceTerminating');
+    const appliesToAll = isMissingPermission(error) || isKubeError(error, 'NotFound', 'NamespaceTerminating');
     const because = appliesToAll ? leasesRejected : `it cannot be written, ${errorMessage(error)}`;
     this.#rejected.reject(appliesToAll ? '' : node, because);
   }
@@ -161,15 +159,35 @@ export class MaintenanceLeases {
     const isNew = open.some((name) => this.#registry.shouldRetry(name));
     if (isNew && !(await this.isCurrent(maintenance))) return { kind: 'Outdated' };
     const waiting: NodeWithoutLease[] = [];
+    const lost = new Set<string>();
     await forEachBounded(concurrentLeases, open, async (name) => {
-      const because = await this.#registry.ensureHeld(name);
-      return because === undefined ? held.add(name) : waiting.push({ name, because });
+      const because = await this.#ensureHeld(name);
+      if (because === undefined) {
+        held.add(name);
+        // If another node fails, the next attempt does not begin with this one again.
+        this.#joined.add(name);
+      } else {
+        waiting.push({ name, because });
+        if (this.#joined.delete(name)) lost.add(name);
+      }
     });
     waiting.sort((a, b) => compareNames(a.name, b.name));
-    this.#report(maintenance, waiting);
-    this.#joined.clear();
-    for (const name of held) this.#joined.add(name);
+    this.#report(maintenance, waiting, lost);
+    for (const name of this.#joined) if (!held.has(name)) this.#joined.delete(name);
     return { kind: 'Acquired', held, waiting, isNew };
+  }
+
+  /**
+   * A Lease that could not be renewed is still held until it expires. If nobody knows who holds it, Temporal retries the activity until it is known: a drain
+   * does not wait for nodes that are not held.
+   */
+  async #ensureHeld(name: string): Promise<string | undefined> {
+    try {
+      return await this.#registry.ensureHeld(name);
+    } catch (error) {
+      if (this.isHeld(name)) return undefined;
+      throw error;
+    }
   }
 
   /**
@@ -185,10 +203,14 @@ export class MaintenanceLeases {
   }
 
   /** Emits one Event for each new reason, for Leases that were lost and for those that were never held. */
-  #report(maintenance: NodeMaintenance, waiting: readonly NodeWithoutLease[]): void {
+  #report(
+    maintenance: NodeMaintenance,
+    waiting: readonly NodeWithoutLease[],
+    lost: ReadonlySet<string>,
+  ): void {
     const changed = waiting.filter(({ name, because }) => this.#reported.get(name) !== because);
     for (const isLost of [true, false]) {
-      const affected = changed.filter(({ name }) => this.#joined.has(name) === isLost);
+      const affected = changed.filter(({ name }) => lost.has(name) === isLost);
       for (const because of new Set(affected.map((node) => node.because))) {
         const names = affected.filter((node) => node.because === because).map(({ name }) => name);
         this.#deps.events.record(

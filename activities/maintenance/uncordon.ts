@@ -6,15 +6,17 @@ import { autoscalerAnnotationsToRemove } from '../../domain/common/autoscalers.t
 import { decideUncordon, isCordoned, type UncordonDecision } from '../../domain/common/cordon.ts';
 import { hasStarted, holdsNodes, stageOf } from '../../domain/common/stage.ts';
 import { isHeldBy, isReleasable } from '../../domain/leases/lease.ts';
-import { leasesRejected, type NodeWithoutLease } from '../../domain/leases/nodeLease.ts';
+import { isRejected, leasesRejected, type UnreturnedNode } from '../../domain/leases/nodeLease.ts';
 import { hasCordonRecord, withUncordon } from '../../domain/maintenance/status.ts';
 import { forEachBounded } from '../../kube/bounded.ts';
 import type { EventContent } from '../../kube/events.ts';
+import { isRejection } from '../../kube/errors.ts';
 import { currentInstant, elapsedMs } from '../../kube/monotonicTime.ts';
 import type { MaintenanceRef, Pace, Waiting } from '../contract.ts';
 import type { Deps } from '../deps.ts';
 import { ensureReadinessTaint } from '../readiness/readinessTaint.ts';
 import { otherDelayMs, reconcile } from '../reconcile.ts';
+import { RejectedWrites } from '../rejectedWrites.ts';
 import { StatusWriter } from '../statusWriter.ts';
 import { isCompleting, nodeStatusOf, nodesOf } from '../view.ts';
 import { changeNode, type NodeChange } from './cordons.ts';
@@ -24,7 +26,8 @@ const concurrentNodes = 16;
 /**
  * Sets "`.spec.unschedulable` back to false on all nodes ... unless there is [another] maintenance in progress"
  * (KEP-4212 > Uncordon (Complete)), removes the annotations against autoscalers, and releases their Leases. If someone else has acquired
- * the Lease of a node that was cordoned for the maintenance, waits until they release it.
+ * the Lease of a node that was cordoned for the maintenance, waits until they release it; if the apiserver rejects that a node is uncordoned, until it
+ * does not.
  */
 export async function uncordonNodes(
   deps: Deps,
@@ -32,13 +35,13 @@ export async function uncordonNodes(
   pace: Pace = 'Active',
 ): Promise<Waiting | undefined> {
   const { cluster } = deps;
-  const events = new UncordonEvents(deps);
+  const memory = { events: new UncordonEvents(deps), rejected: new RejectedWrites(deps.resyncMs) };
   const startedAt = currentInstant();
   let result: UncordonResult | undefined;
   let writer: StatusWriter | undefined;
   const uncordon = async (): Promise<'Done' | undefined> => {
-    if (result?.kind === 'Uncordoned' && !isDue(deps, result)) return undefined;
-    result = await uncordonOnce(deps, ref, events);
+    if (result?.kind === 'Uncordoned' && !isDue(deps, result, memory)) return undefined;
+    result = await uncordonOnce(deps, ref, memory);
     if (result.kind === 'Gone') return 'Done';
     if (result.kind === 'Outdated') return undefined;
     const { maintenance, waiting } = result;
@@ -67,13 +70,23 @@ export async function hasNodesToUncordon(deps: Deps, maintenance: NodeMaintenanc
   return holders.nodes.some((node) => needsChange(holders, node));
 }
 
-/** Returns true if a Lease that the result waits for may be available, or its node needs nothing any more. */
+/** The state that an activity keeps between its passes. */
+interface Memory {
+  events: UncordonEvents;
+  /** The keys are names of nodes. */
+  rejected: RejectedWrites;
+}
+
+/** Returns true if a Lease that the result waits for may be available, a rejected node is due, or a node needs nothing any more. */
 function isDue(
   { cluster, nodeLeases, resyncMs }: Deps,
   { maintenance, waiting, leasesForbidden, at }: Uncordoned,
+  { rejected }: Memory,
 ): boolean {
   if (leasesForbidden && performance.now() - at < resyncMs) return false;
-  return waiting.some(({ name }) => {
+  return waiting.some((unreturned) => {
+    const { name } = unreturned;
+    if (isRejected(unreturned)) return rejected.isDue(name);
     const node = cluster.nodes.get(name);
     if (node === undefined || nodeLeases.shouldRetry(name)) return true;
     const annotations = autoscalerAnnotationsToRemove(node, nodeStatusOf(maintenance, node));
@@ -99,7 +112,7 @@ interface Uncordoned {
   kind: 'Uncordoned';
   maintenance: NodeMaintenance;
   /** Nodes that are still to be uncordoned. */
-  waiting: readonly NodeWithoutLease[];
+  waiting: readonly UnreturnedNode[];
   leasesForbidden: boolean;
   /** Time of the attempt, as performance.now() returned it. */
   at: number;
@@ -113,11 +126,7 @@ type UncordonResult =
   | { kind: 'Outdated' };
 
 /** Uncordons the nodes that can be uncordoned now. */
-async function uncordonOnce(
-  deps: Deps,
-  ref: MaintenanceRef,
-  events: UncordonEvents,
-): Promise<UncordonResult> {
+async function uncordonOnce(deps: Deps, ref: MaintenanceRef, memory: Memory): Promise<UncordonResult> {
   const before = await readState(deps, ref);
   if (before === undefined || !isCompleting(before.maintenance)) return { kind: 'Gone' };
   const changed = before.nodes.filter((node) => needsChange(before, node));
@@ -126,14 +135,15 @@ async function uncordonOnce(
   const state = acquisition.isNew ? await readState(deps, ref) : before;
   if (state === undefined) return { kind: 'Gone' };
   const notHeld = new Set(acquisition.waiting.map(({ name }) => name));
-  const waiting = [...acquisition.waiting];
+  const waiting: UnreturnedNode[] = [...acquisition.waiting];
   let hasChanged = false;
   await forEachBounded(concurrentNodes, state.nodes, async (node) => {
     const { name } = node.metadata;
     if (notHeld.has(name)) return;
-    const result = await uncordonNode(deps, state, node, events);
+    const result = await uncordonUnlessRejected(deps, state, node, memory);
     if (result.kind === 'Changed') hasChanged = true;
     if (result.kind === 'WithoutLease') waiting.push({ name, because: result.because });
+    if (result.kind === 'Rejected') waiting.push({ name, rejection: result.message });
   });
   if (hasChanged) return { kind: 'Outdated' };
   const leasesForbidden = state.leases === undefined;
@@ -209,12 +219,37 @@ type NodeResult =
   /** The node has changed since it was read. */
   | { kind: 'Changed' }
   /** The Lease has changed since it was read, or cannot be read. */
-  | { kind: 'WithoutLease'; because: string };
+  | { kind: 'WithoutLease'; because: string }
+  /** The apiserver rejects the write of the node or of its Lease. */
+  | { kind: 'Rejected'; message: string };
 
 const done: NodeResult = { kind: 'Done' };
 
 function withoutLease(because: string): NodeResult {
   return { kind: 'WithoutLease', because };
+}
+
+/** A rejection concerns only this node: the others return to service. */
+async function uncordonUnlessRejected(
+  deps: Deps,
+  state: ClusterState,
+  node: Node,
+  { events, rejected }: Memory,
+): Promise<NodeResult> {
+  const { name } = node.metadata;
+  const known = rejected.reasonOf(name);
+  if (known !== undefined && !rejected.isDue(name)) return { kind: 'Rejected', message: known };
+  try {
+    const result = await uncordonNode(deps, state, node, events);
+    rejected.accept(name);
+    return result;
+  } catch (error) {
+    if (!isRejection(error)) throw error;
+    const message = error.apiMessage;
+    events.recordRejection(state.maintenance, name, message);
+    rejected.reject(name, message);
+    return { kind: 'Rejected', message };
+  }
 }
 
 /** Uncordons the node and releases its Lease. */
@@ -260,7 +295,7 @@ async function changeHeldNode(
   return { kind: current === undefined ? 'Done' : await changeNode(deps, current, change) };
 }
 
-/** Records which nodes stay cordoned, each once. */
+/** Records which nodes stay cordoned, and why, each once. */
 class UncordonEvents {
   readonly #events: Deps['events'];
   readonly #recorded = new Set<string>();
@@ -271,9 +306,18 @@ class UncordonEvents {
 
   record(maintenance: NodeMaintenance, { metadata: { name } }: Node, decision: UncordonDecision): void {
     const event = eventOf(name, decision);
-    if (event === undefined || this.#recorded.has(event.message)) return;
+    if (event !== undefined) this.#recordOnce(maintenance, { type: 'Normal', ...event });
+  }
+
+  recordRejection(maintenance: NodeMaintenance, name: string, rejection: string): void {
+    const message = `Node ${name} cannot be uncordoned: ${rejection}`;
+    this.#recordOnce(maintenance, { type: 'Warning', reason: 'UncordonRejected', message });
+  }
+
+  #recordOnce(maintenance: NodeMaintenance, event: EventContent): void {
+    if (this.#recorded.has(event.message)) return;
     this.#recorded.add(event.message);
-    this.#events.record(maintenance, { type: 'Normal', ...event });
+    this.#events.record(maintenance, event);
   }
 }
 

@@ -5,6 +5,7 @@ import type { NodeMaintenance } from '../../api/nodeMaintenance.ts';
 import { type ConditionFacts, withCondition } from '../../domain/common/conditions.ts';
 import { isDrained, stageOf } from '../../domain/common/stage.ts';
 import { oneLine } from '../../domain/common/text.ts';
+import { otherHolderOf } from '../../domain/leases/lease.ts';
 import { nodeFailed as nodeFailedNotification } from '../../domain/notifications/events.ts';
 import { bootIdOf, rebootStateOf } from '../../domain/reboot/nodeReboot.ts';
 import {
@@ -194,10 +195,9 @@ async function complete(deps: Deps, { node: name, maintenance }: WindowMaintenan
 }
 
 async function startJob(deps: Deps, window: MaintenanceWindow, observed: ObservedStep): Promise<void> {
-  const { node, maintenance } = observed.windowMaintenance;
+  const { node } = observed.windowMaintenance;
   const job = newWorkJob(window, observed.windowMaintenance);
-  // The informer may not show yet that the NodeMaintenance was completed.
-  if (job === undefined || !(await isStillDrained(deps, maintenance))) return;
+  if (job === undefined || !(await mayStartWork(deps, observed.windowMaintenance))) return;
   try {
     await createWorkJob(deps.cluster.kube, job);
   } catch (error) {
@@ -237,8 +237,7 @@ function jobRejected(rejection: string): FailStep {
 async function requestReboot(deps: Deps, { windowMaintenance }: ObservedStep): Promise<void> {
   const { node: name, nodeUid, maintenance } = windowMaintenance;
   const { kube } = deps.cluster;
-  // The informer may not show yet that the NodeMaintenance was completed or cancelled.
-  if (!(await isStillDrained(deps, maintenance))) return;
+  if (!(await mayStartWork(deps, windowMaintenance))) return;
   const node = await kube.get(resources.nodes, { name });
   const bootId = endedBootIdOf(maintenance);
   if (
@@ -268,8 +267,13 @@ async function finishReboot(deps: Deps, { windowMaintenance }: ObservedStep): Pr
   await recordResult(deps, refTo(maintenance), rebootDone);
 }
 
-async function isStillDrained({ cluster }: Deps, maintenance: NodeMaintenance): Promise<boolean> {
-  const newest = await readWindowMaintenance(cluster.kube, maintenance);
+/** The informers may not show yet that the NodeMaintenance was completed or cancelled, or that another client has acquired the node. */
+async function mayStartWork(
+  { cluster: { kube }, leases }: Deps,
+  { node, maintenance }: WindowMaintenance,
+): Promise<boolean> {
+  const newest = await readWindowMaintenance(kube, maintenance);
   if (newest === undefined || stageOf(newest) !== 'Drain') return false;
-  return isDrained(newest) && nodeResultOf(newest) === undefined;
+  if (!isDrained(newest) || nodeResultOf(newest) !== undefined) return false;
+  return otherHolderOf(await leases.read(node), leases.holder, kube.now().getTime()) === undefined;
 }

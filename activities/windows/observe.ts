@@ -2,6 +2,7 @@ import type { Node } from '../../api/core.ts';
 import type { MaintenanceWindow } from '../../api/maintenanceWindow.ts';
 import { selectsNode } from '../../domain/common/nodeSelector.ts';
 import { revisionOf } from '../../domain/common/revision.ts';
+import { otherHolderOf } from '../../domain/leases/lease.ts';
 import type { RebootAbility } from '../../domain/leases/nodeAgent.ts';
 import {
   rebootWorkOf,
@@ -15,6 +16,7 @@ import { decidePhase, type WindowPhase } from '../../domain/windows/openWindow.t
 import { possibleJobRef, windowMaintenancesOf, workTypeOf } from '../../domain/windows/windowMaintenance.ts';
 import type { WaitingSince } from '../../domain/windows/windowState.ts';
 import { forEachBounded } from '../../kube/bounded.ts';
+import { nodeLeaseOf } from '../../kube/cluster.ts';
 import { errorMessage, isKubeError } from '../../kube/errors.ts';
 import { kubeletRenewTimeMs } from '../../kube/kubeletLease.ts';
 import { cachedWorkJob } from '../../kube/windowObjects.ts';
@@ -118,16 +120,19 @@ async function observeSteps(
 }
 
 function observeObjects(deps: Deps, window: string, waitingSince: WaitingSince): NodeObjects[] {
-  const { cluster } = deps;
+  const { cluster, leases } = deps;
+  const nowMs = cluster.kube.now().getTime();
   return windowMaintenancesOf(window, cluster.maintenances.list()).map((windowMaintenance) => {
     const { maintenance } = windowMaintenance;
     const node = cluster.nodes.get(windowMaintenance.node);
+    const lease = nodeLeaseOf(cluster, windowMaintenance.node);
     return {
       windowMaintenance,
       node,
       job: cachedWorkJob(cluster, possibleJobRef(maintenance)),
       isMissingReadinessTaint:
         needsReadinessGates(maintenance) && node !== undefined && isMissingReadinessTaint(deps, node),
+      leaseHolder: otherHolderOf(lease, leases.holder, nowMs),
       waitingSince: waitingSince[maintenance.metadata.uid ?? ''],
     };
   });

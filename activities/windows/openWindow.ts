@@ -1,4 +1,5 @@
 import type { MaintenanceWindow } from '../../api/maintenanceWindow.ts';
+import { isOfWindow } from '../../api/names.ts';
 import { parseWindowInput, type WindowInput } from '../../api/windowInput.ts';
 import { isTrue } from '../../domain/common/conditions.ts';
 import { stageOf } from '../../domain/common/stage.ts';
@@ -34,7 +35,7 @@ export async function openWindow(deps: Deps, start: WindowStart): Promise<Opened
   const window = await findWindow(deps, input.name);
   const { name, uid = '' } = window.metadata;
   const before = await rejectSecondRun(deps, window, opening);
-  const isInterrupted = before !== undefined && continues(before, opening);
+  const isInterrupted = before !== undefined && continues(deps, before, opening);
   const times = isInterrupted ? before : await openingTimes(deps, window, opening);
   const requests = isInterrupted ? before.requests : undefined;
   const cluster = { name: deps.scope.name, uid: deps.scope.uid };
@@ -86,9 +87,15 @@ function timeOf(text: unknown): number | undefined {
  * Reports whether a run continues an opening that an earlier run has not closed, with its end and its requests. Another run of the same opening
  * must not lose a pause or a cancellation.
  */
-function continues(before: ActiveWindow, { workflowId, input, nominalMs }: Opening): boolean {
+function continues(deps: Deps, before: ActiveWindow, { workflowId, input, nominalMs }: Opening): boolean {
   if (input.duration !== undefined) return false;
+  if (nominalMs === undefined && isOfFormerCluster(deps, input.name, before)) return true;
   return before.workflowId === workflowId || nominalMs === Date.parse(before.start);
+}
+
+/** Reports whether the opening was recorded under another value of `--cluster`. */
+function isOfFormerCluster({ scope }: Deps, window: string, { workflowId }: ActiveWindow): boolean {
+  return !isOfWindow(scope.names, window, workflowId);
 }
 
 /** Returns the workflow ids of the NodeMaintenances that an earlier window paused, and that are not complete. */
@@ -160,6 +167,8 @@ async function rejectSecondRun(
   const { active } = status ?? {};
   // Temporal runs one workflow of an id at a time.
   if (active === undefined || active.workflowId === workflowId) return active;
+  // No worker runs it any more.
+  if (isOfFormerCluster(deps, metadata.name, active)) return active;
   if (!(await deps.isRunning(active.workflowId))) return active;
   const problem = secondRunProblem(metadata.name, active);
   // Nobody repeats the start of a Schedule: its run waits, and ends at its own time all the same.

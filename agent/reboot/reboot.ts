@@ -2,7 +2,7 @@ import type { Node } from '../../api/core.ts';
 import { REBOOT_REQUIRED_MANAGER, RebootAnnotation } from '../../api/names.ts';
 import { decideReboot, isRequested, decideRequirement } from '../../domain/reboot/agent.ts';
 import { backOffMs } from '../../kube/backOff.ts';
-import { isKubeError } from '../../kube/errors.ts';
+import { isFailedTest, isKubeError } from '../../kube/errors.ts';
 import type { EventContent } from '../../kube/events.ts';
 import { resources } from '../../kube/resources.ts';
 import { type Requeue, WorkQueue } from '../../kube/workQueue.ts';
@@ -125,7 +125,7 @@ class Requests {
     try {
       return await kube.jsonPatch(resources.nodes, { name: node.metadata.name }, operations);
     } catch (error) {
-      if (isKubeError(error, 'Invalid', 'NotFound')) return undefined;
+      if (isFailedTest(error) || isKubeError(error, 'NotFound')) return undefined;
       throw error;
     }
   }
@@ -147,7 +147,7 @@ class Requests {
     try {
       await kube.jsonPatch(resources.nodes, { name: node.metadata.name }, operations);
     } catch (error) {
-      if (!isKubeError(error, 'Invalid', 'NotFound')) throw error;
+      if (!isFailedTest(error) && !isKubeError(error, 'NotFound')) throw error;
     }
     return { requeueAfterMs: delayMs };
   }

@@ -52,6 +52,11 @@ async function kubeconfig(
   name: string,
   { namespace, duration, ...cluster }: KubeconfigOptions,
 ): Promise<void> {
+  const access = clusterAccess(cluster);
+  if (access.skipsVerification && access.authority === undefined)
+    throw new CommandError(
+      'the kubeconfig skips the verification of certificates (insecure-skip-tls-verify), which an agent never does: use one with certificate-authority-data',
+    );
   await withCluster(cluster, async (kube) => {
     const node = await withRemedy(kube.get(resources.nodes, { name }), remedy);
     if (node === undefined)
@@ -63,7 +68,7 @@ async function kubeconfig(
       kube.requestNodeToken(account, { node: about, expirationSeconds }),
       remedy,
     );
-    print(formatObject(kubeconfigOf(clusterAccess(cluster), token), 'yaml'));
+    print(formatObject(kubeconfigOf(access, token), 'yaml'));
   });
 }
 

@@ -90,9 +90,7 @@ async function show(
 ): Promise<void> {
   const temporal = await connectTemporal({ command: 'history' });
   try {
-    const audit = await temporal.answered(() =>
-      withCluster(cluster, (kube) => auditOf(subject, kube, temporal)),
-    );
+    const audit = await withCluster(cluster, (kube) => auditOf(subject, kube, temporal));
     if (output !== undefined) print(formatObject(audit, output));
     else print(table(columns, audit.items));
   } finally {
@@ -102,8 +100,10 @@ async function show(
 
 async function auditOf(subject: Subject, kube: Kube, temporal: Temporal): Promise<Audit> {
   const { address, namespace } = temporal;
-  const names = await claimedNames(kube, temporal);
-  const described = await temporal.client.workflowService.describeNamespace({ namespace });
+  const names = await temporal.answered(() => claimedNames(kube, temporal));
+  const described = await temporal.answered(() =>
+    temporal.client.workflowService.describeNamespace({ namespace }),
+  );
   const retentionSeconds = retentionSecondsOf(described);
   const { runs, rows, problems } = await readRuns(temporal, subject.queryOf(names));
   for (const problem of problems) printError(`note: ${problem}`);
@@ -144,10 +144,10 @@ function lostRows(
 
 /**
  * Reads all runs: continued as new, restarted after a termination, one per opening of a window, and of previous objects of the same name. Calls
- * `onHistory` with each decoded history.
+ * `onHistory` with each decoded history. Temporal must answer each request soon, but there may be many of them.
  */
 export async function readRuns(
-  { client, dataConverter }: Temporal,
+  { client, dataConverter, answered }: Temporal,
   query: string,
   onHistory?: (run: RunSummary, history: History) => void,
 ): Promise<{ runs: RunSummary[]; rows: AuditRow[]; problems: string[] }> {
@@ -157,20 +157,23 @@ export async function readRuns(
     import('./decodedHistory.ts'),
   ]);
   const runs: RunSummary[] = [];
-  for await (const { workflowId, runId, status, startTime, closeTime } of listRuns(client, query))
-    runs.push({
-      workflowId,
-      runId,
-      status,
-      startTime: startTime.toISOString(),
-      ...(closeTime && { closeTime: closeTime.toISOString() }),
-    });
+  await answered(async () => {
+    for await (const { workflowId, runId, status, startTime, closeTime } of listRuns(client, query))
+      runs.push({
+        workflowId,
+        runId,
+        status,
+        startTime: startTime.toISOString(),
+        ...(closeTime && { closeTime: closeTime.toISOString() }),
+      });
+  });
   runs.sort((a, b) => Date.parse(a.startTime) - Date.parse(b.startTime));
   const rows: AuditRow[] = [];
   const problems = new Set<string>();
   for (const run of runs) {
     const { workflowId, runId } = run;
-    const history = await client.workflow.getHandle(workflowId, runId).fetchHistory();
+    const handle = client.workflow.getHandle(workflowId, runId);
+    const history = await answered(() => handle.fetchHistory());
     for (const problem of await decodeHistory(history, dataConverter)) problems.add(problem);
     onHistory?.(run, history);
     rows.push(...rowsOf(history).map((row) => ({ ...row, source: 'Temporal' as const, workflowId, runId })));

@@ -6,8 +6,9 @@ import type { Evacuation } from '../../api/evacuation.ts';
 import type { NodeMaintenance } from '../../api/nodeMaintenance.ts';
 import { windowMaintenancesIn } from '../../domain/windows/windowMaintenance.ts';
 import { admissionWarnings } from '../../domain/admission/maintenance.ts';
+import { holdsPodsBack } from '../../domain/capacity/condition.ts';
 import { claimsToRead, forecastCapacity } from '../../domain/capacity/forecast.ts';
-import { isCordoned } from '../../domain/common/cordon.ts';
+import { isCordoned, isCordonedByMaintenance } from '../../domain/common/cordon.ts';
 import { drainPlanProblems, planOf, positionOf } from '../../domain/drain/plan.ts';
 import { summaryOf } from '../../domain/leases/summary.ts';
 import { stageOf } from '../../domain/common/stage.ts';
@@ -197,7 +198,11 @@ async function planReport(kube: Kube, maintenance: NodeMaintenance, namespace: s
     ...(usesRequests && { requests: await readRequests(kube, podsOf(pods)) }),
     now: kube.now(),
   });
-  const blocked = preview.blocked || held.length > 0 || names.length === 0;
+  const waitsForCapacity = holdsPodsBack(maintenance) && (capacity?.unplaced.length ?? 0) > 0;
+  // After a deadline no pod waits for capacity.
+  const endsByDeadline = maintenance.spec.drainDeadline !== undefined;
+  const blocked =
+    preview.blocked || held.length > 0 || names.length === 0 || (waitsForCapacity && !endsByDeadline);
   return {
     nodes: names,
     held,
@@ -206,7 +211,7 @@ async function planReport(kube: Kube, maintenance: NodeMaintenance, namespace: s
     warnings,
     ...(registration !== undefined && { deploymentRegistration: registration }),
     ...(evictionApi !== undefined && { evictionApi }),
-    ...(capacity !== undefined && { capacity }),
+    ...(capacity !== undefined && { capacity: { ...capacity, isRequired: holdsPodsBack(maintenance) } }),
   };
 }
 
@@ -236,7 +241,7 @@ const maxClaims = 500;
 async function capacityOf(
   kube: Kube,
   { existing, drained, namespace }: { existing: readonly Node[]; drained: Set<string>; namespace: string },
-): Promise<PlanReport['capacity']> {
+): Promise<Omit<NonNullable<PlanReport['capacity']>, 'isRequired'> | undefined> {
   if (drained.size === 0) return undefined;
   const signal = AbortSignal.timeout(maxCapacityMs);
   const pods = await listPodsWithScheduling(kube, { maxPods: maxCapacityPods, signal });
@@ -315,7 +320,8 @@ async function warningsOn(
   );
   const recorded = new Set(maintenance.status?.nodeStatuses.map(({ nodeRef }) => nodeRef.name));
   const cordoned = nodes
-    .filter((node) => isCordoned(node) && !recorded.has(node.metadata.name))
+    .filter((node) => isCordoned(node) && !isCordonedByMaintenance(node))
+    .filter(({ metadata }) => !recorded.has(metadata.name))
     .map(({ metadata }) => `node ${metadata.name} is already cordoned and would stay cordoned afterwards`);
   const admission = admissionWarnings(proposal, {
     nodes: existing,

@@ -30,6 +30,8 @@ export interface PlanReport extends Preview {
   readonly capacity?: CapacityForecast & {
     /** Number of claims whose volumes could not be read, and were not compared with nodes. */
     readonly unreadClaims: number;
+    /** Pods wait until they fit. */
+    readonly isRequired: boolean;
   };
 }
 
@@ -76,7 +78,7 @@ function capacityLines({ capacity, nodes }: PlanReport, isWide: boolean): string
       : ` The volumes of ${numbered(capacity.unreadClaims, 'claim')} could not be read, and were not compared.`;
   const isFine = capacity.unplaced.length + capacity.otherSchedulers + capacity.unreadClaims === 0;
   if (isFine && !isWide) return [];
-  return [escapeForTerminal(`${forecastText(capacity)}${unread}`, 2 * maxLineLength)];
+  return [escapeForTerminal(`${forecastText(capacity, capacity.isRequired)}${unread}`, 2 * maxLineLength)];
 }
 
 function tierLines({ tier, selects, pods }: TierPreview, total = tier, isWide = false): string[] {
@@ -140,17 +142,23 @@ const budgetColumns: Column<PlanReport['budgets'][number]>[] = [
   { title: 'MESSAGE', cell: ({ message }) => message },
 ];
 
-function conclusion({ blocked, tiers, budgets, nodes, held }: PlanReport): string {
+function conclusion({ blocked, tiers, budgets, nodes, held, capacity }: PlanReport): string {
   const pods = tiers.flatMap((tier) => tier.pods);
   const stuck = pods.filter(isStuck).length + budgets.reduce((sum, one) => sum + (one.stuck ?? 0), 0);
   const holds = held.map(({ node, holder }) => `${node} (${escapeForTerminal(holder)})`);
+  const unplaced = capacity?.isRequired === true ? capacity.unplaced.length : 0;
   if (blocked)
     return `BLOCKED: ${[
       ...(nodes.length === 0 ? ['no node is selected'] : []),
       ...(held.length === 0 ? [] : [`maintenance Leases are held by others: ${listed(holds)}`]),
       ...(stuck === 0 ? [] : [`${numbered(stuck, 'pod')} cannot be evacuated without intervention`]),
+      ...(unplaced === 0
+        ? []
+        : [`${numbered(unplaced, 'pod')} must wait until there is room on other nodes`]),
     ].join('; ')}.`;
   const waiting = pods.flatMap((pod) => pod.blockers.filter((blocker) => !isBypassed(pod, blocker)));
+  if (waiting.length === 0 && unplaced > 0)
+    return `${numbered(unplaced, 'pod')} ${unplaced === 1 ? 'waits' : 'wait'} until there is room on other nodes, or until the drain deadline.`;
   if (waiting.length === 0) return 'Nothing blocks the drain.';
   const silent = waiting.filter(({ reason }) => reason === BlockerReason.EvacuatorNotResponding);
   return silent.length > 0

@@ -106,8 +106,7 @@ function requestProblem(
   const stage = stageOf(maintenance);
   const { stageStatuses = [] } = maintenance.status ?? {};
   const startedAt = stageStatuses.find(({ name }) => name === stage)?.startTimestamp;
-  // A stage that was requested, and has not started, is newer than any other.
-  const sinceChangeMs = startedAt === undefined ? 0 : now.getTime() - Date.parse(startedAt);
+  const sinceChangeMs = startedAt === undefined ? undefined : now.getTime() - Date.parse(startedAt);
   const problem =
     advanceProblem(stage, { to, from }) ?? missingFromProblem(stage, { to, from }, sinceChangeMs);
   return problem?.replace(/send \{"from": "(\w+)"\}/, 'add --from $1').replace(/^from/, '--from');

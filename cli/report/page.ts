@@ -114,8 +114,12 @@ ${moreNote(more, 'lines are left out')}
 </section>`;
 }
 
+const dateLength = '2026-11-28'.length;
+
 function axisText(span: Span, zone: string): string {
-  return `${timeText(span.fromMs, zone)} to ${timeText(span.toMs, zone).slice(11)}, ${zone}`;
+  const [from, to] = [timeText(span.fromMs, zone), timeText(span.toMs, zone)];
+  const isSameDay = from.slice(0, dateLength) === to.slice(0, dateLength);
+  return `${from} to ${isSameDay ? to.slice(dateLength + 1) : to}, ${zone}`;
 }
 
 /** A Content-Security-Policy without inline styles: the color is an attribute of SVG. */

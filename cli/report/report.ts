@@ -97,21 +97,19 @@ async function readHistory(subject: Subject, kube: Kube, unread: string[]): Prom
   try {
     const temporal = await connectTemporal({ command: 'the history' });
     try {
-      return await temporal.answered(async () => {
-        const names = await claimedNames(kube, temporal);
-        const { recordedSteps } = await import('./recordedHistory.ts');
-        const runs: RecordedRun[] = [];
-        const { rows, problems } = await readRuns(temporal, subject.queryOf(names), (run, history) =>
-          runs.push({
-            workflowId: run.workflowId,
-            startedAtMs: Date.parse(run.startTime),
-            closedAtMs: run.closeTime === undefined ? undefined : Date.parse(run.closeTime),
-            steps: recordedSteps(history),
-          }),
-        );
-        unread.push(...problems);
-        return { runs, rows };
-      });
+      const names = await temporal.answered(() => claimedNames(kube, temporal));
+      const { recordedSteps } = await import('./recordedHistory.ts');
+      const runs: RecordedRun[] = [];
+      const { rows, problems } = await readRuns(temporal, subject.queryOf(names), (run, history) =>
+        runs.push({
+          workflowId: run.workflowId,
+          startedAtMs: Date.parse(run.startTime),
+          closedAtMs: run.closeTime === undefined ? undefined : Date.parse(run.closeTime),
+          steps: recordedSteps(history),
+        }),
+      );
+      unread.push(...problems);
+      return { runs, rows };
     } finally {
       await temporal.connection.close();
     }

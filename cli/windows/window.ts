@@ -9,7 +9,7 @@ import {
 } from '../../api/names.ts';
 import { decideAdvance } from '../../domain/windows/advance.ts';
 import { canAdvance } from '../../domain/windows/nodeOutcome.ts';
-import { pauseOf, scheduleOf, withSkippedDate } from '../../domain/windows/overrides.ts';
+import { openingProblems, pauseOf, scheduleOf, withSkippedDate } from '../../domain/windows/overrides.ts';
 import { nextOpening } from '../../domain/windows/schedule.ts';
 import {
   type WindowMaintenance,
@@ -181,16 +181,36 @@ async function skip(
   { date: requested }: SkipOptions,
 ): Promise<string> {
   const schedule = scheduleOf(window);
-  const skipped = requested ?? nextDate(schedule, kube.now().getTime());
-  if (skipped === undefined)
-    throw new CommandError(
-      `${windowTitleOf(window.metadata.name)} does not open any more: there is nothing to skip`,
-    );
+  const nowMs = kube.now().getTime();
+  const next = nextDate(schedule, nowMs);
+  const skipped = requested ?? next;
+  const title = windowTitleOf(window.metadata.name);
+  const [problem = 'there is nothing to skip'] = openingProblems(window, nowMs);
+  if (skipped === undefined) throw new CommandError(`${title} does not open any more: ${problem}`);
   if (window.spec.schedule.exceptions?.includes(skipped) === true)
     return `unchanged: ${skipped} is already an exception of its schedule`;
   if (schedule.exceptions?.includes(skipped) === true) return `unchanged: ${skipped} is already skipped`;
+  if (!opensOn(schedule, skipped, nowMs))
+    throw new CommandError(
+      `${title} does not open on ${skipped}, so that nothing would be skipped: ${next === undefined ? problem : `it opens next on ${next}`}`,
+    );
   await annotate(kube, window, SkippedDates, withSkippedDate(window, skipped));
   return `does not open on ${skipped}: the date was added to its annotation ${SkippedDates}`;
+}
+
+const dayMs = 86_400_000;
+
+/** Reports whether the schedule still has an opening on this day (YYYY-MM-DD), in its time zone. */
+function opensOn(schedule: WindowSchedule, day: string, nowMs: number): boolean {
+  // No zone differs from UTC by a day.
+  let at = Math.max(nowMs, Date.parse(`${day}T00:00:00Z`) - dayMs);
+  for (;;) {
+    const next = nextOpening(schedule, at);
+    if (next === undefined) return false;
+    const opening = dateIn(new Date(next).toISOString(), schedule.timeZone);
+    if (opening >= day) return opening === day;
+    at = next;
+  }
 }
 
 /** Returns the date of the next opening in the time zone of the schedule. */

@@ -58,7 +58,10 @@ async function annotated(kube: Kube, window: MaintenanceWindow, request: Pending
     metadata.annotations?.[request.annotation] !== undefined;
   let current = await openingNow(kube, window, request);
   while (isPending(current)) {
-    await nextPoll(window, request);
+    await nextPoll(window, request, {
+      handles: 'the earlier request',
+      outcome: 'This request was not sent: repeat it when a worker runs',
+    });
     current = await openingNow(kube, window, request);
   }
   const { name } = window.metadata;
@@ -103,7 +106,10 @@ async function handled(kube: Kube, window: MaintenanceWindow, request: PendingRe
   const title = windowTitleOf(name);
   let current = await sameWindow(kube, window);
   while (current.metadata.annotations?.[annotation] === value) {
-    await nextPoll(window, request);
+    await nextPoll(window, request, {
+      handles: 'the request',
+      outcome: 'The request stays on the window, and is handled when a worker runs',
+    });
     current = await sameWindow(kube, window);
   }
   const active = current.status?.active;
@@ -119,10 +125,11 @@ async function handled(kube: Kube, window: MaintenanceWindow, request: PendingRe
 async function nextPoll(
   { metadata }: MaintenanceWindow,
   { deadline, timeoutMs }: PendingRequest,
+  { handles, outcome }: { handles: string; outcome: string },
 ): Promise<void> {
   if (performance.now() >= deadline)
     throw new CommandError(
-      `${windowTitleOf(metadata.name)}: no worker handled the request within ${timeoutMs / 1_000} s: check the workers (kubectl maintenance workers). The request stays on the window, and is handled when a worker runs`,
+      `${windowTitleOf(metadata.name)}: no worker handled ${handles} within ${timeoutMs / 1_000} s: check the workers (kubectl maintenance workers). ${outcome}`,
     );
   await sleep(pollMs);
 }

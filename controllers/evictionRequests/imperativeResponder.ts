@@ -182,7 +182,11 @@ export class ImperativeResponder {
     const isCancelled = this.#isCancelled(assignment);
     if (isCancelled) await this.#cancelEvacuation(key);
     const step = this.#stepOf(assignment, isCancelled);
-    if (step.kind !== 'Evict') this.#slots.done(key);
+    const removesPod = step.kind === 'Evict' || step.kind === 'Evacuate';
+    // Nobody can withdraw an Eviction, or report on it, while the apiserver does not serve the kind.
+    const isOutdated = removesPod && this.#deps.view.evictions.lastError !== undefined;
+    if (step.kind !== 'Evict' || isOutdated) this.#slots.done(key);
+    if (isOutdated) return { requeueAfterMs: retryMs };
     switch (step.kind) {
       case 'Complete':
         await this.#complete(assignment, step.message);

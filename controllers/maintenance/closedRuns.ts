@@ -24,6 +24,8 @@ export interface ClosedRun {
   ending: string;
   /** It failed or timed out by itself. */
   hasFailed: boolean;
+  /** It ended by itself, without an error. */
+  hasCompleted: boolean;
 }
 
 const endings: Readonly<Record<string, string>> = {
@@ -86,5 +88,6 @@ export async function latestClosedRun(
 }
 
 function closedRun(name: string, runId: string, status: string): ClosedRun {
-  return { name, runId, ending: endings[status] ?? 'ended', hasFailed: hasFailed(status) };
+  const hasCompleted = status === 'COMPLETED';
+  return { name, runId, ending: endings[status] ?? 'ended', hasFailed: hasFailed(status), hasCompleted };
 }

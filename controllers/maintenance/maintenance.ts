@@ -136,8 +136,10 @@ class MaintenanceReconciler {
     this.#deleted.set(name, uid);
   }
 
+  /** A run that has completed has done its work, or lost its object: another one is for a new object. */
   onRunClosed(run: ClosedRun): void {
-    this.#closed.set(run.name, run);
+    if (run.hasCompleted) this.checkAgain(run.name);
+    else this.#closed.set(run.name, run);
   }
 
   /** The maintenance may have no run: the next pass asks Temporal. */
@@ -241,7 +243,7 @@ class MaintenanceReconciler {
 
   /** Returns how long a maintenance whose run has ended too early waits for another one. */
   #restartDelay(name: string): number {
-    return this.#closed.has(name) ? restartDelayMs(this.#restarts.get(name), Date.now()) : 0;
+    return this.#closed.has(name) ? restartDelayMs(this.#restarts.get(name), performance.now()) : 0;
   }
 
   /** Its run may have ended because it was done, which the informer does not show yet. */
@@ -259,7 +261,7 @@ class MaintenanceReconciler {
   async #recordRestart(maintenance: NodeMaintenance, closed: ClosedRun): Promise<void> {
     const { name } = maintenance.metadata;
     this.#closed.delete(name);
-    const restarts = afterRestart(this.#restarts.get(name), closed, Date.now());
+    const restarts = afterRestart(this.#restarts.get(name), closed, performance.now());
     this.#restarts.set(name, restarts);
     this.#deps.onRestart?.();
     const workflowId = this.#deps.scope.names.maintenanceId(name);
@@ -295,17 +297,17 @@ class DetailsRefresher {
     const { name, uid = '' } = maintenance.metadata;
     const reasons = `${uid}${interventionReasons(maintenance)}`;
     const pods = podsText(maintenance);
-    const sent = this.#sent.get(name) ?? { reasons: uid, pods, at: Date.now(), isSent: false };
+    const sent = this.#sent.get(name) ?? { reasons: uid, pods, at: performance.now(), isSent: false };
     this.#sent.set(name, sent);
     if (reasons === sent.reasons && pods === sent.pods) return checkEveryMs;
     const waitMs = reasons === sent.reasons ? refreshProgressEveryMs : refreshEveryMs;
-    const remainingMs = sent.at + waitMs - Date.now();
+    const remainingMs = sent.at + waitMs - performance.now();
     if (remainingMs > 0 && (sent.isSent || reasons === sent.reasons)) return remainingMs;
     const { cluster, temporal, scope } = this.#deps;
     const details = detailsSnapshotAt(maintenance, cluster.kube.now().toISOString());
     const handle = temporal.workflow.getHandle(scope.names.maintenanceId(name));
     await signalIfRunning(handle.signal('refreshDetails', { uid, details }));
-    this.#sent.set(name, { reasons, pods, at: Date.now(), isSent: true });
+    this.#sent.set(name, { reasons, pods, at: performance.now(), isSent: true });
     return refreshEveryMs;
   }
 }

@@ -93,7 +93,7 @@ export class StalledRuns {
     const runs = relevant.map((one) => ({ name: one.metadata.name, isSuspect: this.#isSuspect(one) }));
     this.#hasPassed = true;
     const names = new Set(runs.map(({ name }) => name));
-    const nowMs = Date.now();
+    const nowMs = performance.now();
     for (const name of this.#checked.keys()) if (!names.has(name)) this.#forget(name);
     for (const name of names) if (!this.#checked.has(name)) this.#checked.set(name, nowMs);
     return dueChecks(runs, this.#checked, this.#timing, nowMs);
@@ -123,7 +123,7 @@ export class StalledRuns {
   }
 
   async #check(name: string, onMissing: (name: string) => void): Promise<void> {
-    this.#checked.set(name, Date.now());
+    this.#checked.set(name, performance.now());
     const { cluster, temporal, scope } = this.#deps;
     const workflowId = scope.names.maintenanceId(name);
     const maintenance = cluster.maintenances.get(name);

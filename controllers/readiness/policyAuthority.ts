@@ -2,7 +2,7 @@ import type { Node } from '../../api/core.ts';
 import { READINESS_POLICY_MANAGER, REQUESTER_ANNOTATION } from '../../api/names.ts';
 import type { ObservedNodeReadiness } from '../../api/nodeReadiness.ts';
 import type { NodeReadinessPolicy } from '../../api/nodeReadinessPolicy.ts';
-import { authorityOf, decideNode, denialOf, NodeDecision } from '../../domain/common/requester.ts';
+import { authorityOf, decideNode, gateDenialOf, NodeDecision } from '../../domain/common/requester.ts';
 import { policiesOf } from '../../domain/readiness/gates.ts';
 import { policiesIn } from '../../domain/readiness/policyGates.ts';
 import { heldBack } from '../../domain/readiness/policyStatus.ts';
@@ -44,7 +44,7 @@ export class PolicyAuthority {
   ): Promise<{ nodes: ReadonlySet<string>; because: string }> {
     const permitted = await this.#permitted(policy, nodes);
     const names = nodes.map(({ metadata }) => metadata.name).filter((name) => !permitted(name));
-    return { nodes: new Set(names), because: denialOf(authorityOf(recordOf(policy))) };
+    return { nodes: new Set(names), because: gateDenialOf(authorityOf(recordOf(policy))) };
   }
 
   async #decide(

@@ -5,7 +5,7 @@ import type { NodeReadiness, NodeReadinessStatus, ObservedNodeReadiness } from '
 import { type ConditionFacts, withCondition } from '../../domain/common/conditions.ts';
 import { readinessCondition } from '../../domain/readiness/gates.ts';
 import type { FencedCluster } from '../../kube/cluster.ts';
-import { ignoreNotFound, isKubeError } from '../../kube/errors.ts';
+import { ignoreNotFound, isFailedTest, isKubeError } from '../../kube/errors.ts';
 import { resources } from '../../kube/resources.ts';
 import type { Requeue } from '../../kube/workQueue.ts';
 import { isOfPreviousNode, isOwnedBy } from './nodeOwner.ts';
@@ -83,8 +83,8 @@ export class StatusReconciler {
     await this.#options.cluster.kube
       .jsonPatch(resources.nodeReadinesses, { name }, operations, options)
       .catch((error: unknown) => {
-        // The object was deleted or replaced (a failed test is answered with 422 Invalid): its watch event reconciles it again.
-        if (!isKubeError(error, 'Invalid', 'NotFound')) throw error;
+        // The object was deleted or replaced: its watch event reconciles it again.
+        if (!isFailedTest(error) && !isKubeError(error, 'NotFound')) throw error;
       });
   }
 

@@ -1,3 +1,4 @@
+import { isDeepStrictEqual } from 'node:util';
 import type { Node } from '../../api/core.ts';
 import { FIELD_MANAGER } from '../../api/names.ts';
 import type { NodeMaintenance } from '../../api/nodeMaintenance.ts';
@@ -19,7 +20,7 @@ import {
   type ReadinessTiming,
 } from '../../domain/readiness/gates.ts';
 import { byNode, type FencedCluster } from '../../kube/cluster.ts';
-import { isKubeError } from '../../kube/errors.ts';
+import { isFailedTest, isKubeError } from '../../kube/errors.ts';
 import type { EventRecorder } from '../../kube/events.ts';
 import type { Log } from '../../kube/log.ts';
 import { resources } from '../../kube/resources.ts';
@@ -65,6 +66,9 @@ export class TaintReconciler {
     const selected = cluster.nodes.get(name);
     const policies = selected && (await authority.policiesFor(selected, cluster.readinessPolicies.list()));
     const node = cluster.nodes.get(name);
+    // Other policies may select it now.
+    if (node !== undefined && !isDeepStrictEqual(node.metadata.labels, selected?.metadata.labels))
+      return this.reconcileTaint(name);
     if (node === undefined || policies === undefined) {
       states.delete(name);
       return undefined;
@@ -141,8 +145,7 @@ export class TaintReconciler {
       this.#patchesInFlight += 1;
       await cluster.kube.jsonPatch(resources.nodes, { name }, operations, { fieldManager: FIELD_MANAGER });
     } catch (error) {
-      // A failed test of a JSON patch is answered with 422 Invalid.
-      if (!isKubeError(error, 'Invalid', 'NotFound', 'Conflict')) throw error;
+      if (!isFailedTest(error) && !isKubeError(error, 'NotFound', 'Conflict')) throw error;
       return false;
     } finally {
       this.#patchesInFlight -= 1;

@@ -1,6 +1,6 @@
 import { type Client, WorkflowExecutionAlreadyStartedError } from '@temporalio/client';
 import type { MaintenanceWindow } from '../../api/maintenanceWindow.ts';
-import type { ClusterScope } from '../../api/names.ts';
+import { type ClusterScope, isOfWindow } from '../../api/names.ts';
 import type { ConditionFacts } from '../../domain/common/conditions.ts';
 import {
   failingRuns,
@@ -68,7 +68,7 @@ export async function ensureRun(
 ): Promise<WindowRunState> {
   const { active } = window.status ?? {};
   const { name, uid = '' } = window.metadata;
-  const workflowId = active?.workflowId ?? deps.schedules.startedWorkflowId(name);
+  const workflowId = active ? workflowIdOf(deps, name, active) : deps.schedules.startedWorkflowId(name);
   const run = workflowId === undefined ? undefined : await findRun(deps.temporal, workflowId, deps.scope.uid);
   if (active === undefined) deps.restarts.delete(uid);
   if (run?.isOpen === true) return check(deps, window, { run, publish });
@@ -123,14 +123,14 @@ async function restart(
 ): Promise<WindowRunState> {
   const { cluster, temporal, restarts } = deps;
   const { name, uid = '' } = window.metadata;
-  if (restartDelayMs(restarts.get(uid), Date.now()) > 0) return stalled;
+  if (restartDelayMs(restarts.get(uid), performance.now()) > 0) return stalled;
   // Read after the run: a workflow closes its window before it ends, and a closed window must not be opened again.
   const newest = await cluster.kube.get(resources.maintenanceWindows, { name });
   const recorded = newest?.metadata.uid === uid ? newest.status?.active : undefined;
   if (newest === undefined || recorded === undefined) return closed;
   if (recorded.runId !== active.runId) return working;
   if (!(await startRun(deps, newest, recorded))) return working;
-  const known = afterRestart(restarts.get(uid), { hasFailed: run?.hasFailed === true }, Date.now());
+  const known = afterRestart(restarts.get(uid), { hasFailed: run?.hasFailed === true }, performance.now());
   restarts.set(uid, known);
   if (run === undefined || !failsRepeatedly(known)) return working;
   const facts = failingRuns(
@@ -143,13 +143,20 @@ async function restart(
   return stalled;
 }
 
+/**
+ * Returns the workflow id of an opening. One that was recorded under another value of `--cluster`, which has no workers any more, continues under the
+ * window's own id.
+ */
+function workflowIdOf({ scope }: Pick<Deps, 'scope'>, window: string, { workflowId }: ActiveWindow): string {
+  return isOfWindow(scope.names, window, workflowId) ? workflowId : scope.names.windowId(window);
+}
+
 /** Resolves with false if the window has a run already. */
-async function startRun(
-  { temporal, scope, events, log, onRestart }: Deps,
-  window: MaintenanceWindow,
-  { workflowId, end }: ActiveWindow,
-): Promise<boolean> {
+async function startRun(deps: Deps, window: MaintenanceWindow, active: ActiveWindow): Promise<boolean> {
+  const { temporal, scope, events, log, onRestart } = deps;
   const { name } = window.metadata;
+  const { end } = active;
+  const workflowId = workflowIdOf(deps, name, active);
   const summary = windowStaticSummaryOf(window, scope);
   try {
     await temporal.workflow.start('maintenanceWindow', {

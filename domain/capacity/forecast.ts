@@ -93,8 +93,11 @@ export function claimsToRead(
     .slice(0, max);
 }
 
-/** Formats the forecast as sentences for `kubectl maintenance plan`. */
-export function forecastText({ pods, unplaced, otherSchedulers }: CapacityForecast): string {
+/** Formats the forecast as sentences for `kubectl maintenance plan`. `isHeldBack`: pods wait until they fit. */
+export function forecastText(
+  { pods, unplaced, otherSchedulers }: CapacityForecast,
+  isHeldBack = false,
+): string {
   const skipped =
     otherSchedulers === 0
       ? ''
@@ -104,5 +107,5 @@ export function forecastText({ pods, unplaced, otherSchedulers }: CapacityForeca
     return `Capacity: 1 pod that leaves fits on another node.${skipped}`;
   if (unplaced.length === 0) return `Capacity: all ${pods} pods that leave fit on other nodes.${skipped}`;
   const texts = unplaced.map(({ pod, message }) => `${pod} (${message})`);
-  return `Capacity: ${unplaced.length} of ${numbered(pods, 'pod')} that leave fit on no other node and would be Pending: ${listed(texts, 3)}.${skipped}`;
+  return `Capacity: ${unplaced.length} of ${numbered(pods, 'pod')} that leave fit on no other node and ${isHeldBack ? 'wait until they do' : 'would be Pending'}: ${listed(texts, 3)}.${skipped}`;
 }

@@ -95,6 +95,13 @@ export function decideNode(isPermitted: boolean, isStarted: boolean): NodeDecisi
   return isStarted ? 'Hold' : 'Skip';
 }
 
+/** Explains why the author of a policy may not gate nodes. */
+export function gateDenialOf(authority: Authority): string {
+  return authority.kind === 'User'
+    ? `user "${oneLine(authority.requester.username, maxNameLength)}", who changed this last, may not gate it: grant the verb gate on nodereadinesses with its name, or select other nodes`
+    : 'who changed this last is not recorded: change the spec as a user who may gate it';
+}
+
 /** Explains why the requester has no permission. */
 export function denialOf(authority: Authority): string {
   return authority.kind === 'User'

@@ -54,16 +54,20 @@ const finalStage = 'stage Complete is final: there is nothing to advance to';
 
 /**
  * Returns why a request must name the stage from which it advances: without it, a repetition of the request that has just started a stage would end
- * that stage, and uncordon the nodes in the middle of the work.
+ * that stage, and uncordon the nodes in the middle of the work. `sinceChangeMs` is undefined if the stage has not started yet.
  */
 export function missingFromProblem(
   current: NodeMaintenanceStage,
   { to, from }: AdvanceRequest,
-  sinceChangeMs: number,
+  sinceChangeMs: number | undefined,
 ): string | undefined {
   const isAmbiguous = to === undefined && from === undefined && stagesAfter(current)[0] === 'Complete';
-  if (!isAmbiguous || sinceChangeMs >= repeatedRequestMs) return undefined;
-  return `from: required, because stage ${current} started less than ${repeatedRequestMs / 1_000} s ago: send {"from": "${current}"} to complete the maintenance`;
+  if (!isAmbiguous || (sinceChangeMs ?? 0) >= repeatedRequestMs) return undefined;
+  const because =
+    sinceChangeMs === undefined
+      ? `stage ${current} has not started yet`
+      : `stage ${current} started less than ${repeatedRequestMs / 1_000} s ago`;
+  return `from: required, because ${because}: send {"from": "${current}"} to complete the maintenance`;
 }
 
 /** Returns true if a maintenance in stage `current` has reached `stage`, or passed it. */

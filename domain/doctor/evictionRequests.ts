@@ -62,11 +62,11 @@ export function responderFindings(
   const waitMs = Math.min(silentAfterMs, stuckAfterMs);
   const silent = evictions.flatMap((eviction) => {
     const responder = isFinal(eviction) ? undefined : activeResponderOf(eviction);
-    if (responder === undefined || responder.heartbeatTime !== undefined) return [];
+    if (responder === undefined || (responder.heartbeatTime ?? responder.message) !== undefined) return [];
     const silentMs = now - Date.parse(responder.startTime ?? '');
     return silentMs > waitMs ? [{ eviction, name: responder.name, silentMs }] : [];
   });
-  return [...Map.groupBy(silent, ({ name }) => name)]
+  const findings = [...Map.groupBy(silent, ({ name }) => name)]
     .toSorted(([a], [b]) => compareNames(a, b))
     .map(([name, all]) => {
       const names = all.map(({ eviction: { metadata } }) => `${metadata.namespace}/${metadata.name}`);
@@ -77,6 +77,7 @@ export function responderFindings(
         `responder/${name}`,
       );
     });
+  return findings.length === 0 ? [] : listedFindings(findings, '');
 }
 
 function ageOf({ metadata }: EvictionRequest, { now }: StuckTiming): number {

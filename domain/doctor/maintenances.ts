@@ -1,5 +1,6 @@
-import type { MaintenanceWindow } from '../../api/maintenanceWindow.ts';
+import type { MaintenanceWindow, MaintenanceWindowStatus } from '../../api/maintenanceWindow.ts';
 import type { NodeMaintenance } from '../../api/nodeMaintenance.ts';
+import type { WaitingReason as WindowWaitingReason } from '../../api/waitingReasons.ts';
 import { stageOf } from '../common/stage.ts';
 import { CAPACITY_AVAILABLE } from '../capacity/condition.ts';
 import { STALLED, stalledMessage } from '../common/stalledRun.ts';
@@ -42,14 +43,35 @@ export function windowFindings(
     const isNew = conditions.length === 0 && !(now - Date.parse(creationTimestamp) > stuckAfterMs);
     if (isNew) return [];
     const remedy = `kubectl maintenance windows ${name} shows the window; correct its spec, or do what the message says`;
-    return windowProblems(conditions).map(({ type, message }) =>
-      type === STALLED ? error(message, remedy, object) : warning(message, remedy, object),
-    );
+    const rollout = rolloutProblem(status);
+    return [
+      ...windowProblems(conditions).map(({ type, message }) =>
+        type === STALLED ? error(message, remedy, object) : warning(message, remedy, object),
+      ),
+      ...(rollout === undefined ? [] : [warning(rollout, remedy, object)]),
+    ];
   });
   return listedFindings(
     findings,
     `${numbered(windows.length, 'MaintenanceWindow')}: each is scheduled or suspended`,
   );
+}
+
+/** For these an open window starts no node until a person acts. Those that conditions report are not among them. */
+const stoppedReasons: readonly (WindowWaitingReason | undefined)[] = [
+  'FailedNodes',
+  'MaintenanceRejected',
+  'TooManyFailures',
+];
+
+/** Returns why nodes of a window are not maintained until a person acts; undefined if they are. */
+function rolloutProblem(status: MaintenanceWindowStatus | undefined): string | undefined {
+  const { active, progress } = status ?? {};
+  const { waiting } = active ?? {};
+  if (waiting !== undefined && stoppedReasons.some((reason) => reason === waiting.reason))
+    return waiting.message;
+  const failed = progress?.failed ?? 0;
+  return failed === 0 ? undefined : `the maintenance of ${numbered(failed, 'node')} failed`;
 }
 
 function problemOf(maintenance: NodeMaintenance, timing: StuckTiming): Finding | undefined {

@@ -1,7 +1,7 @@
 import type { ProcessSummary } from '../leases/processSummary.ts';
 import { listed } from '../common/names.ts';
 import { numbered } from '../common/text.ts';
-import { durationText, error, type Finding, ok, warning } from './finding.ts';
+import { durationText, error, type Finding, listedFindings, ok, warning } from './finding.ts';
 
 export interface ProcessFacts {
   readonly namespace: string;
@@ -22,7 +22,11 @@ export function processFindings(facts: ProcessFacts): Finding[] {
   const stale = processes.filter(({ state }) => state === 'Stale').map(nameOf);
   return [
     ...(live.length > 0
-      ? [ok(`${numbered(live.length, 'live process')}: ${listed(live.map(nameOf))}`)]
+      ? [
+          ok(
+            `${live.length} live ${live.length === 1 ? 'process' : 'processes'}: ${listed(live.map(nameOf))}`,
+          ),
+        ]
       : [noneAlive(facts)]),
     ...(stale.length > 0
       ? [
@@ -118,14 +122,10 @@ export function clockFindings(clocks: readonly ClockFacts[], local: number): Fin
     Math.abs(local) > toleratedSkewMs
       ? [warning(`the clock of this host is ${skewText(local)} that of the apiserver`, remedy)]
       : [];
-  const all = [...own, ...findings];
-  return all.length > 0
-    ? all
-    : [
-        ok(
-          `this host and ${numbered(clocks.length, 'client')} that ${clocks.length === 1 ? 'renews a Lease' : 'renew Leases'} agree with the apiserver to ${toleratedSkewMs / 1_000} s`,
-        ),
-      ];
+  return listedFindings(
+    [...own, ...findings],
+    `this host and ${numbered(clocks.length, 'client')} that ${clocks.length === 1 ? 'renews a Lease' : 'renew Leases'} agree with the apiserver to ${toleratedSkewMs / 1_000} s`,
+  );
 }
 
 function skewText(skewMs: number): string {

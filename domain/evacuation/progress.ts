@@ -114,14 +114,14 @@ function requestDeleted({ deleted }: RequestState & { kind: 'Withdrawn' }): Bloc
   };
 }
 
-/** Returns why nothing is heard of the active responder; undefined if it reports in time. */
+/** Returns why nothing is heard of the active responder; undefined if it reports in time. One that only says what it waits for sends no heartbeat. */
 export function silentResponder(
-  { name, startTime = '', heartbeatTime }: ResponderStatus,
+  { name, startTime = '', heartbeatTime, message: report }: ResponderStatus,
   now: Date,
 ): Blocker | undefined {
   const reason = BlockerReason.EvacuatorNotResponding;
   if (heartbeatTime === undefined) {
-    if (!(now.getTime() - Date.parse(startTime) > silentAfterMs)) return undefined;
+    if (report !== undefined || !(now.getTime() - Date.parse(startTime) > silentAfterMs)) return undefined;
     const message = `Responder ${name} does not respond to the Eviction: check that a program serves it; the next one follows after ${RESPONDER_HEARTBEAT_DEADLINE_SECONDS} s.`;
     return { reason, message };
   }

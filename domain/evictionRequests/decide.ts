@@ -116,7 +116,7 @@ function byAge({ metadata: a }: LifecycleEviction, { metadata: b }: LifecycleEvi
 }
 
 function ignoreUnrequested({ requests, evictions }: Facts): Step | undefined {
-  const isUnrequested = requests.length === 0 && !evictions.some(({ metadata }) => isRequested(metadata));
+  const isUnrequested = requests.length === 0 && !evictions.some(isRequested);
   return isUnrequested ? { kind: 'Wait' } : undefined;
 }
 

@@ -53,7 +53,7 @@ function othersOf(object: Managed, paths: readonly (readonly string[])[]): Other
  * time. A controller that was switched off before leaves only Evictions that are final. An Eviction that nobody has requested is no evidence.
  */
 export function otherController(eviction: ObservedEviction, sinceMs: number): string | undefined {
-  if (!isRequested(eviction.metadata)) return undefined;
+  if (!isRequested(eviction)) return undefined;
   return eviction.controllers.find((one) => !isFinal(eviction) || isSince(one, sinceMs))?.manager;
 }
 

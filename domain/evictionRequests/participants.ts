@@ -47,9 +47,10 @@ function isRequest({ apiVersion, kind }: OwnerReference): boolean {
   return kind === EVICTION_REQUEST.kind && apiVersion.startsWith(`${EVICTION_REQUEST.group}/`);
 }
 
-/** Reports whether an Eviction was made for EvictionRequests. */
-export function isRequested({ ownerReferences = [] }: ObjectMeta): boolean {
-  return ownerReferences.some(isRequest);
+/** Reports whether an Eviction was made for EvictionRequests. Those that were deleted without what they own are no owners any more. */
+export function isRequested({ metadata, status }: LifecycleEviction): boolean {
+  const { ownerReferences = [] } = metadata;
+  return ownerReferences.some(isRequest) || (status?.requesters ?? []).length > 0;
 }
 
 /** Reports whether an EvictionRequest is an owner of the object. */
@@ -63,9 +64,10 @@ export function ownersOf(
   requests: readonly EvictionRequest[],
 ): OwnerReference[] {
   const { apiVersion, kind } = EVICTION_REQUEST;
+  const present = new Set(before.map(({ uid }) => uid));
   const missing = requests
     .filter(({ metadata }) => metadata.deletionTimestamp === undefined)
-    .filter(({ metadata }) => !before.some(({ uid }) => uid === metadata.uid))
+    .filter(({ metadata }) => !present.has(metadata.uid ?? ''))
     .map(({ metadata: { name, uid = '' } }) => ({ apiVersion, kind, name, uid }));
   return [...before, ...missing.toSorted((a, b) => compareNames(a.name, b.name))];
 }

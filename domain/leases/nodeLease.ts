@@ -34,6 +34,9 @@ export function isWithoutLease(node: WaitingNode): node is NodeWithoutLease {
   return !isDenied(node) && !isRejected(node);
 }
 
+/** A node that cannot return to service yet. */
+export type UnreturnedNode = NodeWithoutLease | RejectedNode;
+
 export const NODE_LEASES_HELD = 'NodeLeasesHeld';
 
 /** Limits the size of the status, which has one message per node. */
@@ -56,6 +59,13 @@ export function waitingMessage(node: WaitingNode): string {
   return `Waiting for the maintenance Lease of the node: ${oneLine(node.because, maxReasonLength)}.`;
 }
 
+/** Returns the message in the status of a node that is to return to service. */
+export function unreturnedMessage(node: UnreturnedNode): string {
+  return isRejected(node)
+    ? `Not uncordoned: ${oneLine(node.rejection, maxReasonLength)}.`
+    : waitingMessage(node);
+}
+
 /** Returns the condition that reports whether the maintenance holds the Leases of all its nodes. */
 export function nodeLeasesCondition(waiting: readonly NodeWithoutLease[]): ConditionFacts {
   const type = NODE_LEASES_HELD;
@@ -68,6 +78,14 @@ export function nodeLeasesCondition(waiting: readonly NodeWithoutLease[]): Condi
     reason: 'Waiting',
     message: `Waiting for the maintenance Lease of ${listed(nodes)}.`,
   };
+}
+
+/** Returns the condition while nodes cannot return to service. */
+export function unreturnedCondition(unreturned: readonly UnreturnedNode[]): ConditionFacts {
+  const withoutLease = unreturned.filter(isWithoutLease);
+  if (withoutLease.length > 0) return nodeLeasesCondition(withoutLease);
+  const message = 'The maintenance Leases of the nodes that cannot be uncordoned are held.';
+  return { type: NODE_LEASES_HELD, status: 'True', reason: 'Held', message };
 }
 
 /** Returns why nodes are not drained that cannot be cordoned: the reason and message of a condition. */

@@ -3,7 +3,7 @@ export interface Restarts {
   count: number;
   /** How many runs have failed in a row. */
   failures: number;
-  /** When the latest was started: milliseconds since the epoch. */
+  /** When the latest was started, in milliseconds of a monotonic clock. */
   latestMs: number;
 }
 

@@ -30,7 +30,9 @@ import {
   NODE_LEASES_HELD,
   nodeLeasesCondition,
   nodeLeasesReleased,
-  type NodeWithoutLease,
+  type UnreturnedNode,
+  unreturnedCondition,
+  unreturnedMessage,
   type WaitingNode,
   waitingMessage,
 } from '../leases/nodeLease.ts';
@@ -349,30 +351,31 @@ export function withCordon(
   return withWaiting(nodes, waiting, now);
 }
 
-/** Returns the status in Complete. It differs only for a maintenance that waits, or has waited, for Leases. */
+/** Returns the status in Complete. It differs only for a maintenance that waits, or has waited, for its nodes. */
 export function withUncordon(
   status: NodeMaintenanceStatus,
-  waiting: readonly NodeWithoutLease[],
+  waiting: readonly UnreturnedNode[],
   now: string,
 ): NodeMaintenanceStatus {
   if (waiting.length === 0 && !hasWaited(status)) return status;
-  const facts = waiting.length === 0 ? nodeLeasesReleased : nodeLeasesCondition(waiting);
+  const facts = waiting.length === 0 ? nodeLeasesReleased : unreturnedCondition(waiting);
   return {
     ...status,
-    nodeStatuses: withBoundedMessages(withMessages(status.nodeStatuses, waiting)),
+    nodeStatuses: withBoundedMessages(withMessages(status.nodeStatuses, waiting, unreturnedMessage)),
     conditions: withCondition(status.conditions, facts, now),
   };
 }
 
-function withMessages(
+function withMessages<Node extends WaitingNode>(
   nodeStatuses: readonly NodeMaintenanceNodeStatus[],
-  waiting: readonly WaitingNode[],
+  waiting: readonly Node[],
+  messageOf: (node: Node) => string = waitingMessage,
 ): NodeMaintenanceNodeStatus[] {
   const waitingNodes = new Map(waiting.map((node) => [node.name, node] as const));
   return nodeStatuses.map(({ authorized: _before, ...node }) => {
     const own = waitingNodes.get(node.nodeRef.name);
     if (own === undefined) return { ...node, drainMessage: '' };
-    return { ...node, drainMessage: waitingMessage(own), ...(isDenied(own) && { authorized: false }) };
+    return { ...node, drainMessage: messageOf(own), ...(isDenied(own) && { authorized: false }) };
   });
 }
 

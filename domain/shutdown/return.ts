@@ -1,12 +1,16 @@
 import type { Condition, KubeObject } from '../../api/core.ts';
 import type { NodeMaintenance } from '../../api/nodeMaintenance.ts';
+import { awaitsNetworkPlugin } from '../common/networkPlugin.ts';
 import { bootIdOf, selectsOnly, shutdownMaintenanceName } from './maintenance.ts';
 
 /** The part of a Node that shows whether it is back after a boot. */
 export interface BootedNode extends KubeObject {
   readonly status?: {
     readonly nodeInfo?: { readonly bootID?: string };
-    readonly conditions?: readonly (Pick<Condition, 'type' | 'status'> & { lastHeartbeatTime?: string })[];
+    readonly conditions?: readonly (Pick<Condition, 'type' | 'status'> & {
+      message?: string;
+      lastHeartbeatTime?: string;
+    })[];
   };
 }
 
@@ -61,8 +65,9 @@ function missingFrom(
 ): string | undefined {
   if (observed === undefined) return 'the Node was not seen yet';
   if (observed.status?.nodeInfo?.bootID !== bootId) return 'the kubelet has not reported this boot';
-  const ready = observed.status.conditions?.find(({ type }) => type === 'Ready');
-  if (ready?.status !== 'True') return 'the Node is not Ready';
-  const heartbeat = Date.parse(ready.lastHeartbeatTime ?? '');
-  return heartbeat >= bootedAtMs ? undefined : 'the Node was last Ready before this boot';
+  const { conditions } = observed.status;
+  const ready = conditions?.find(({ type }) => type === 'Ready');
+  if (ready?.status !== 'True' && !awaitsNetworkPlugin(conditions)) return 'the Node is not Ready';
+  const heartbeat = Date.parse(ready?.lastHeartbeatTime ?? '');
+  return heartbeat >= bootedAtMs ? undefined : 'the kubelet has sent no status since this boot';
 }

@@ -1,5 +1,6 @@
 import type { Condition } from '../../api/core.ts';
 import type { ConditionFacts } from '../common/conditions.ts';
+import { heldByAnother } from '../leases/nodeLease.ts';
 import type { NodeStepInput } from './nodeStepInput.ts';
 
 /** The next step for one node of a window. */
@@ -67,6 +68,12 @@ export function awaitUntil(
 ): NodeStep {
   const waitedMs = nowMs - Math.max(at, waitingSince);
   return waitedMs > seconds * 1_000 ? { kind: 'Fail', ...failure } : { kind: 'AwaitNode', message };
+}
+
+/** A node whose Lease another client holds is not to be changed: work that has not started waits (KEP-1411 > Expected Client Behavior). */
+export function awaitLease({ leaseHolder }: Pick<NodeStepFacts, 'leaseHolder'>): NodeStep | undefined {
+  if (leaseHolder === undefined) return undefined;
+  return { kind: 'Wait', message: `its maintenance Lease is ${heldByAnother(leaseHolder)}` };
 }
 
 /** Waits until the node is ready. */

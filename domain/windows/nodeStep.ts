@@ -1,10 +1,18 @@
 import type { Job } from '../../api/core.ts';
 import { gatesNotReady, notReadyReason, outOfServiceReason } from '../budget/nodeService.ts';
 import { isTrue } from '../common/conditions.ts';
+import { awaitsNetworkPlugin } from '../common/networkPlugin.ts';
 import { hasStarted, isCompleted, isDrained, stageOf } from '../common/stage.ts';
 import { needsReboot } from '../reboot/nodeReboot.ts';
 import { jobsNotEnabledMessage } from './conditions.ts';
-import { awaitNode, type NodeStepFacts, type Milestone, type NodeStep, type Phase } from './nodeFacts.ts';
+import {
+  awaitLease,
+  awaitNode,
+  type NodeStepFacts,
+  type Milestone,
+  type NodeStep,
+  type Phase,
+} from './nodeFacts.ts';
 import {
   isCancelled,
   nodeResultOf,
@@ -45,12 +53,14 @@ import { isJobRunning } from '../common/job.ts';
  * | recordWork                | Drain    | absent           | Job created or succeeded           | RecordWork                       |
  * | awaitJob                  | Drain    | absent           | Job exists                         | Wait, Fail                       |
  * | detectDeletedJob          | Drain    | absent           | Job was created, and is gone       | Fail                             |
- * | awaitReboot               | Drain    | absent           | reboot requested                   | RequestReboot, AwaitNode, Fail   |
+ * | awaitReboot               | Drain    | absent           | reboot requested                   | RequestReboot, AwaitNode, Fail,  |
+ * |                           |          |                  |                                    | Wait while another has the Lease |
  * | cancelOutdated            | Drain    | absent           | work, revision outdated            | Cancel                           |
  * | skipReboot                | Drain    | absent           | no reboot required any more        | RecordWork                       |
  * | awaitDrain                | Drain    | absent           | not Drained                        | Wait                             |
  * | awaitAdvance              | Drain    | absent           | work None                          | Wait                             |
  * | holdWork                  | Drain    | absent           | policy Hold                        | Wait                             |
+ * | awaitLease                | Drain    | absent           | another client has the node Lease  | Wait                             |
  * | awaitAgent                | Drain    | absent           | work Reboot, agent not running     | AwaitNode, Fail                  |
  * | (otherwise)               | Drain    | absent           | drained                            | StartJob, RecordWork for Reboot  |
  */
@@ -82,6 +92,7 @@ const phases: readonly Phase[] = [
   awaitDrain,
   awaitAdvance,
   holdWork,
+  awaitLease,
   awaitAgent,
 ];
 
@@ -249,8 +260,8 @@ function awaitReadyNode(facts: NodeStepFacts): NodeStep | undefined {
   const end = workEndOf(facts);
   if (!isDone || end === undefined || isJobRunning(job) || node.kind !== 'Present') return undefined;
   const isSilent = node.lastHeartbeatMs !== undefined && node.lastHeartbeatMs <= end.at;
-  const reason =
-    notReadyReason(node.node) ?? (isSilent ? `no kubelet heartbeat since ${end.event}` : undefined);
+  const notReady = awaitsNetworkPlugin(node.node.status?.conditions) ? undefined : notReadyReason(node.node);
+  const reason = notReady ?? (isSilent ? `no kubelet heartbeat since ${end.event}` : undefined);
   return reason === undefined ? { kind: 'Complete' } : awaitNode(facts, reason, end);
 }
 

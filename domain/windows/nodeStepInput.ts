@@ -41,6 +41,8 @@ export interface NodeStepInput {
   reboot: RebootWork | undefined;
   /** Whether the agent of the node would reboot it. */
   agent: RebootAbility;
+  /** The other client that holds the maintenance Lease of the node. Undefined if nobody else does. */
+  leaseHolder: string | undefined;
   /** Time at which the window opened, in milliseconds since the epoch. -Infinity while it is closed. */
   openedAtMs: number;
   /** Time at which a worker first observed the node as not ready, in milliseconds since the epoch. Undefined on the first observation. */
@@ -59,6 +61,7 @@ export interface NodeObjects {
   lastHeartbeatMs?: number | undefined;
   isMissingReadinessTaint?: boolean;
   agent?: RebootAbility | undefined;
+  leaseHolder?: string | undefined;
   waitingSince?: number | undefined;
 }
 
@@ -97,7 +100,13 @@ export function nodeStepInput(
   { revision, ...context }: StepContext,
 ): NodeStepInput {
   const { maintenance } = windowMaintenance;
-  const { lastHeartbeatMs, isMissingReadinessTaint = false, agent = 'NotRunning', waitingSince } = observed;
+  const {
+    lastHeartbeatMs,
+    isMissingReadinessTaint = false,
+    agent = 'NotRunning',
+    leaseHolder,
+    waitingSince,
+  } = observed;
   return {
     ...context,
     maintenance,
@@ -108,6 +117,7 @@ export function nodeStepInput(
     revision: windowMaintenance.revision === revision ? 'Current' : 'Outdated',
     job,
     agent,
+    leaseHolder,
     waitingSince,
   };
 }

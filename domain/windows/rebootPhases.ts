@@ -1,7 +1,7 @@
 import { DEFAULT_REBOOT_TIMEOUT_SECONDS, WindowAnnotation } from '../../api/names.ts';
 import type { NodeMaintenance } from '../../api/nodeMaintenance.ts';
 import { needsReboot, type RebootState, rebootStateOf } from '../reboot/nodeReboot.ts';
-import { awaitUntil, type NodeStepFacts, type NodeStep } from './nodeFacts.ts';
+import { awaitLease, awaitUntil, type NodeStepFacts, type NodeStep } from './nodeFacts.ts';
 import { rebootNotRequired } from './nodeResult.ts';
 
 /** The phases of a node whose work is a reboot. `nodeStep.ts` has the table of all phases. */
@@ -45,7 +45,8 @@ export function finishReboot(facts: NodeStepFacts): NodeStep | undefined {
 export function awaitReboot(facts: NodeStepFacts): NodeStep | undefined {
   const state = stateOf(facts);
   if (state === undefined || facts.workResult === undefined) return undefined;
-  return state === 'NotRequested' ? { kind: 'RequestReboot' } : awaitBoot(facts, state);
+  if (state !== 'NotRequested') return awaitBoot(facts, state);
+  return awaitLease(facts) ?? { kind: 'RequestReboot' };
 }
 
 export function skipReboot({ work, reboot, node }: NodeStepFacts): NodeStep | undefined {

@@ -13,10 +13,14 @@ export function hasRebootRequest({ metadata }: Pick<Node, 'metadata'>): boolean 
 }
 
 /**
- * Reports whether a window still waits for the reboot that the Node is asked for. A maintenance that was cancelled or advanced waits only if the
- * agent has started the reboot, and one that has failed does not.
+ * Reports whether a window still waits for the reboot that the Node is asked for. A maintenance that was cancelled or advanced, or whose node has a
+ * Lease of another client (`leaseHolder`), waits only if the agent has started the reboot, and one that has failed does not.
  */
-export function isRebootWanted(node: Node, maintenances: readonly NodeMaintenance[]): boolean {
+export function isRebootWanted(
+  node: Node,
+  maintenances: readonly NodeMaintenance[],
+  leaseHolder?: string,
+): boolean {
   const { [RebootAnnotation.Requested]: requested, [RebootAnnotation.Started]: started } =
     node.metadata.annotations ?? {};
   return maintenances.some((maintenance) => {
@@ -26,8 +30,9 @@ export function isRebootWanted(node: Node, maintenances: readonly NodeMaintenanc
     const isItsRequest = requested !== undefined && endedBootIdOf(maintenance) === requested;
     if (!isItsRequest || !belongsToNode(found, node)) return false;
     const result = nodeResultOf(maintenance);
-    if (result === undefined && workResultOf(maintenance)?.status === 'Unknown') return true;
     const isWaiting = result === undefined || isCancelled(result) || result.status === 'Unknown';
-    return isWaiting && started === requested;
+    if (started === requested) return isWaiting;
+    const isInProgress = result === undefined && workResultOf(maintenance)?.status === 'Unknown';
+    return isInProgress && leaseHolder === undefined;
   });
 }

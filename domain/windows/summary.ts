@@ -5,7 +5,7 @@ import { needsAttention } from '../common/stalledRun.ts';
 import { isDrained, stageOf } from '../common/stage.ts';
 import { type NodeOutcome, nodeOutcomeOf } from './nodeOutcome.ts';
 import { nodeResultOf } from './nodeResult.ts';
-import { pauseOf, scheduleOf, skippedDates } from './overrides.ts';
+import { pauseOf, scheduleOf, skippedDates, stopOf } from './overrides.ts';
 import { nextOpening } from './schedule.ts';
 import { type WindowMaintenance, workTypeOf } from './windowMaintenance.ts';
 
@@ -79,7 +79,7 @@ export function windowSummaryOf(
     schedule: scheduleText(schedule),
     timeZone: schedule.timeZone,
     duration: schedule.duration,
-    next: isTrue(conditions, 'Scheduled') ? openings(schedule, nowMs) : [],
+    next: stopOf(window) === undefined && isTrue(conditions, 'Scheduled') ? openings(schedule, nowMs) : [],
     suspended: suspend,
     ...(paused !== undefined && { paused }),
     ...(skipped.length > 0 && { skipped }),

@@ -681,6 +681,11 @@ const invalid = [
     message: 'expected a date such as',
   },
   {
+    args: ['window', 'skip', 'os-patch', '--date', '2098-12-27'],
+    code: 1,
+    message: 'does not open on 2098-12-27, so that nothing would be skipped',
+  },
+  {
     args: ['window', 'advance', 'os-patch'],
     code: 2,
     message: "required option '--node <name...>' not specified",

@@ -106,7 +106,11 @@ async function reportOf(eviction: LifecycleEviction): Promise<ResponderStatus | 
 }
 
 /** Ends the Eviction, with the state of the responder. */
-async function concluded(eviction: LifecycleEviction, state: ResponderState): Promise<void> {
+async function concluded(
+  eviction: LifecycleEviction,
+  state: ResponderState,
+  end: { type: string; reason: string } = { type: 'Failed', reason: 'CanceledDueToNoRequesters' },
+): Promise<void> {
   const { status } = await current(eviction);
   await written(eviction, {
     targetResponders: status?.targetResponders?.map((one) =>
@@ -114,9 +118,8 @@ async function concluded(eviction: LifecycleEviction, state: ResponderState): Pr
     ),
     conditions: [
       {
-        type: 'Failed',
+        ...end,
         status: 'True',
-        reason: 'CanceledDueToNoRequesters',
         message: '',
         lastTransitionTime: c.admin.now().toISOString(),
       },
@@ -233,9 +236,20 @@ describe('a responder', () => {
   });
 
   test.each([
-    { when: 'its Eviction is cancelled', state: 'Canceled', reason: StopReason.Cancelled },
-    { when: 'it has exceeded its deadline', state: 'Interrupted', reason: StopReason.DeadlineExceeded },
-  ] as const)('is stopped when $when', async ({ state, reason }) => {
+    { when: 'its Eviction is cancelled', state: 'Canceled', end: undefined, reason: StopReason.Cancelled },
+    {
+      when: 'it has exceeded its deadline',
+      state: 'Interrupted',
+      end: undefined,
+      reason: StopReason.DeadlineExceeded,
+    },
+    {
+      when: 'its pod has terminated by itself',
+      state: 'Interrupted',
+      end: { type: 'TargetEvicted', reason: 'PodTerminal' },
+      reason: StopReason.PodGone,
+    },
+  ] as const)('is stopped when $when', async ({ state, end, reason }) => {
     const reasons: unknown[] = [];
     await start(async (_pod, _evacuation, progress) => {
       progress.report({ message: 'started' });
@@ -247,7 +261,7 @@ describe('a responder', () => {
     await eventually('the call', async () =>
       expect(await reportOf(eviction)).toMatchObject({ message: 'started' }),
     );
-    await concluded(eviction, state);
+    await concluded(eviction, state, end);
     await eventually('the reason', () => expect(reasons).toEqual([reason]));
   });
 

@@ -153,6 +153,7 @@ export class FakeMaintenance {
     return {
       admit: async () => {
         this.#note('admit');
+        await this.#blocked.get('admit');
         return this.#admitted();
       },
       requestStage: async (_, to, requestedBy) => this.#requestStage(to, requestedBy),

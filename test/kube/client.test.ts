@@ -2,11 +2,12 @@ import { chmod, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { KubeObject, Lease } from '../../api/core.ts';
 import type { Kube } from '../../kube/client.ts';
-import { KubeErrorKind } from '../../kube/errors.ts';
+import { isFailedTest, KubeErrorKind } from '../../kube/errors.ts';
 import { microTime } from '../../kube/leaseRecord.ts';
 import { type Resource, resources } from '../../kube/resources.ts';
 import type { RequestObservation } from '../../kube/transport.ts';
 import type { Sandbox } from '../../sandbox/sandbox.ts';
+import { denyByPolicy } from '../kit/rejection.ts';
 import { releaseSandbox, testSandbox } from '../kit/sandbox.ts';
 import {
   changedKubeconfig,
@@ -484,4 +485,63 @@ test('the client knows which kinds the apiserver serves, in which version', asyn
 test('the client knows the version of the apiserver and its clock', async () => {
   expect(await kube.serverVersion()).toMatch(/^v1\.\d+/);
   expect(Math.abs(kube.now().getTime() - Date.now())).toBeLessThan(60_000);
+});
+
+test('an answer that was on its way for long does not set the clock back', async () => {
+  const { network, kubeconfig, close } = await UnreliableNetwork.before(sandbox.kubeconfig);
+  const other = connect(kubeconfig);
+  try {
+    await other.serverVersion();
+    const offsetMs = () => other.now().getTime() - Date.now();
+    const before = offsetMs();
+    network.late(4_000);
+    await other.serverVersion();
+    expect(offsetMs()).toBeGreaterThan(before - 1_000);
+  } finally {
+    await other.close();
+    await close();
+  }
+});
+
+test('a failed test of a JSON patch is not taken for a denial, and the other way round', async () => {
+  await kube.create(resources.leases, lease('tested'));
+  const key = { namespace, name: 'tested' };
+  const patched = (holder: string) =>
+    failureOf(
+      kube.jsonPatch(resources.leases, key, [
+        { op: 'test', path: '/spec/holderIdentity', value: holder },
+        { op: 'replace', path: '/spec/holderIdentity', value: 'denied' },
+      ]),
+    );
+  const admit = await denyByPolicy(kube, `${namespace}-denied`, {
+    failurePolicy: 'Fail',
+    matchConstraints: {
+      resourceRules: [
+        {
+          apiGroups: ['coordination.k8s.io'],
+          apiVersions: ['v1'],
+          operations: ['UPDATE'],
+          resources: ['leases'],
+        },
+      ],
+    },
+    validations: [
+      {
+        expression: `object.metadata.namespace != '${namespace}' || object.spec.?holderIdentity.orValue('') != 'denied'`,
+        message: 'on loan',
+      },
+    ],
+  });
+  try {
+    const change = { spec: { holderIdentity: 'denied' } };
+    await eventually('the policy to deny', () =>
+      kube
+        .mergePatch(resources.leases, key, change, { fieldManager: 'test', dryRun: true })
+        .then(() => 'accepted')
+        .catch(() => undefined),
+    );
+    expect([isFailedTest(await patched('you')), isFailedTest(await patched('me'))]).toEqual([true, false]);
+  } finally {
+    await admit();
+  }
 });

@@ -136,26 +136,25 @@ const shapes: Record<string, Shape> = {
     return ended(workflowIdOf(name));
   },
 
-  /** Its activities have no cluster behind them: only so can one be held while a hint arrives. */
   async 'stage-changed-while-idle-starts'(name) {
-    const lab = await workflowLab(world.sandbox.temporalAddress);
     const fake = new FakeMaintenance({ name });
     const release = fake.block('startStage');
-    const run = await lab.startMaintenance(fake);
-    await eventuallyHolds(
-      'Idle to start',
-      () => fake.calls,
-      (calls) => calls.includes('startStage Idle'),
-    );
-    await run.signal('observe', fake.edited('Complete'));
-    await signalled(run, 'observe');
-    release();
-    await run.result();
-    const close = async () => {
-      await lab.clear();
-      await lab.close();
-    };
-    return { workflowId: run.workflowId, close };
+    return withoutCluster(fake, async (run) => {
+      await called(fake, 'startStage Idle');
+      await run.signal('observe', fake.edited('Complete'));
+      await signalled(run, 'observe');
+      release();
+    });
+  },
+
+  async 'cancelled-during-admission'(name) {
+    const fake = new FakeMaintenance({ name, stage: 'Drain' });
+    const release = fake.block('admit');
+    return withoutCluster(fake, async (run) => {
+      await called(fake, 'admit');
+      await run.cancel();
+      release();
+    });
   },
 
   async rejected(name) {
@@ -232,6 +231,30 @@ const shapes: Record<string, Shape> = {
     return ended(notificationWorkflowIdOf(id));
   },
 };
+
+/** Makes a run whose activities have no cluster behind them: only so can one be held while a message arrives. */
+async function withoutCluster(
+  fake: FakeMaintenance,
+  act: (run: WorkflowHandle) => Promise<void>,
+): Promise<Run> {
+  const lab = await workflowLab(world.sandbox.temporalAddress);
+  const run = await lab.startMaintenance(fake);
+  await act(run);
+  await run.result();
+  const close = async () => {
+    await lab.clear();
+    await lab.close();
+  };
+  return { workflowId: run.workflowId, close };
+}
+
+async function called(fake: FakeMaintenance, call: string): Promise<void> {
+  await eventuallyHolds(
+    `the call ${call}`,
+    () => fake.calls,
+    (calls) => calls.includes(call),
+  );
+}
 
 async function startedWorker(extra: NodeJS.ProcessEnv = {}): Promise<void> {
   worker = startWorker(world.sandbox, { env: { ...env, ...extra } });

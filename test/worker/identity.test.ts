@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from '@jest/globals';
 import type { Lease } from '../../api/core.ts';
-import { Component } from '../../api/names.ts';
+import { Component, IdentityAnnotation } from '../../api/names.ts';
 import type { Kube } from '../../kube/client.ts';
 import { resources } from '../../kube/resources.ts';
 import type { Sandbox } from '../../sandbox/sandbox.ts';
@@ -119,6 +119,25 @@ describe('a process', () => {
     const [lease, ...others] = await leases();
     expect(others).toEqual([]);
     expect(lease?.spec).toMatchObject({ holderIdentity: after.holder, leaseTransitions: 1 });
+  });
+
+  test('removes what its predecessor said of itself, and keeps what others have written', async () => {
+    const { EvictionApi, TaskQueue } = IdentityAnnotation;
+    const before = process({ annotations: { [EvictionApi]: 'lifecycle', [TaskQueue]: 'a' } });
+    await before.publish();
+    const [{ metadata } = { metadata: { name: '' } }] = (await kube.list(resources.leases, { namespace }))
+      .items;
+    await kube.mergePatch(
+      resources.leases,
+      { namespace, name: metadata.name },
+      {
+        metadata: { annotations: { 'example.com/note': 'kept' } },
+      },
+    );
+    await process({ annotations: { [TaskQueue]: 'b' } }).publish();
+    const after = await kube.get(resources.leases, { namespace, name: metadata.name });
+    expect(after?.metadata.annotations).toMatchObject({ [TaskQueue]: 'b', 'example.com/note': 'kept' });
+    expect(after?.metadata.annotations).not.toHaveProperty([EvictionApi]);
   });
 
   test('on the same host as another one has a Lease too, and neither takes over that of the other', async () => {

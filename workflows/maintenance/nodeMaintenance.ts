@@ -4,6 +4,7 @@ import {
   condition,
   continueAsNew,
   log,
+  patched,
   proxyActivities,
   setCurrentDetails,
   upsertSearchAttributes,
@@ -84,8 +85,11 @@ export async function nodeMaintenance(input: MaintenanceInput, previousRun?: Run
   const work: Work = { evacuating: false };
   const renderDetails = () => publishDetails(run);
   handleMessages(run, work, { requestStage, recordPause, renderDetails });
-  if (carried === undefined) await start(run, input);
-  onCancellation(() => completeIfAuthorized(run));
+  // A cancellation does not stop the activity, which may create the object all the same: it counts before the first stage starts.
+  if (carried === undefined) await CancellationScope.nonCancellable(() => start(run, input));
+  const complete = () => completeIfAuthorized(run);
+  if (isCancelled()) await CancellationScope.nonCancellable(complete);
+  else onCancellation(complete);
   return CancellationScope.nonCancellable(async () => {
     runEscalationTimers(run);
     while (!(await isConfirmedOver(run))) {
@@ -93,8 +97,12 @@ export async function nodeMaintenance(input: MaintenanceInput, previousRun?: Run
       await stages[run.stage](run, work);
       if (workflowInfo().continueAsNewSuggested) await continueWith(input, run);
     }
-    return complete(run);
+    return completeStage(run);
   });
+}
+
+function isCancelled(): boolean {
+  return CancellationScope.current().consideredCancelled && patched('complete-before-first-stage');
 }
 
 /** Cancelled in Temporal: completes the maintenance, if Temporal users may do that. */
@@ -218,7 +226,7 @@ function applyStep(run: Run, step: DrainStep | undefined): void {
   if (step !== undefined) applyDrainResult(run, step);
 }
 
-async function complete(run: Run): Promise<Outcome> {
+async function completeStage(run: Run): Promise<Outcome> {
   if (!run.gone) {
     run.stage = 'Complete';
     await enterStage(run, 'Complete');

@@ -3,9 +3,10 @@ import type { KubeObject } from '../../../api/core.ts';
 import { NODE_LEASE_NAMESPACE } from '../../../api/names.ts';
 import type { NodeMaintenance } from '../../../api/nodeMaintenance.ts';
 import { watchCluster } from '../../../kube/cluster.ts';
-import type { Resource } from '../../../kube/resources.ts';
+import { type Resource, resources } from '../../../kube/resources.ts';
 import { NodeLeaseRegistry } from '../../../activities/leases/nodeLeaseRegistry.ts';
 import { defaultResyncMs } from '../../../activities/reconcile.ts';
+import { KubeError } from '../../../kube/errors.ts';
 import { EventRecorder } from '../../../kube/events.ts';
 import { NodeLeases } from '../../../node-lease/nodeLeases.ts';
 import type { Sandbox } from '../../../sandbox/sandbox.ts';
@@ -15,6 +16,7 @@ import { activitiesOn, holder, performed, performedTwice, refOf, started } from 
 import { pods } from '../../kit/builders.ts';
 import { silentLog, testCluster, type TestCluster } from '../../kit/cluster.ts';
 import { eventually, throughout } from '../../kit/eventually.ts';
+import { denyByPolicy } from '../../kit/rejection.ts';
 import { releaseSandbox, testSandbox } from '../../kit/sandbox.ts';
 import { withMembers } from '../../kit/withMembers.ts';
 
@@ -532,6 +534,79 @@ test.each([
   },
 );
 
+test('what is acquired is kept when the apiserver does not answer for another node, and so is a Lease that cannot be renewed now', async () => {
+  const names = [await c.nodeNamed('a'), await c.nodeNamed('b'), await c.nodeNamed('c')];
+  const [first = '', , last = ''] = names;
+  const applied = await maintaining(names, 'Cordon');
+  const asked: string[] = [];
+  let unanswered = last;
+  const working = new NodeLeases({ kube: c.cluster.kube, holder, leaseDurationSeconds: 900 });
+  const leases = withMembers(working, {
+    acquire: (node) => {
+      asked.push(node);
+      const request = { verb: 'get', resource: 'leases' };
+      return node === unanswered
+        ? Promise.reject(new KubeError({ kind: 'Unavailable', request, apiMessage: 'no answer' }))
+        : working.acquire(node);
+    },
+  });
+  const events = new EventRecorder({ kube: c.cluster.kube, component: 'test', log: silentLog });
+  const registry = new NodeLeaseRegistry({ cluster: c.cluster, events, leases, resyncMs: defaultResyncMs });
+  const nodes = names.map((name) => ({ metadata: { name }, spec: {} }));
+  const acquired = () => registry.of('own').acquire(applied, nodes);
+  await expect(acquired()).rejects.toThrow('no answer');
+  asked.length = 0;
+  await expect(acquired()).rejects.toThrow('no answer');
+  expect(asked).toEqual([last]);
+  unanswered = '';
+  await acquired();
+  const due = { holderIdentity: holder, leaseDurationSeconds: 900, renewed: -700 };
+  await c.caughtUpWith({ ...(await c.leaseWritten(first, due)), kind: 'Lease' });
+  unanswered = first;
+  expect(await acquired()).toMatchObject({ held: new Set(names), waiting: [] });
+  // Another maintenance did not write it: its former one may be releasing it at this moment.
+  await expect(registry.of('other').acquire(applied, nodes)).rejects.toThrow('no answer');
+});
+
+test('a policy that forbids the Lease of one node concerns no other node', async () => {
+  const [denied, other] = [await c.nodeNamed('denied'), await c.nodeNamed('other')];
+  const admit = await denyByPolicy(c.admin, denied, {
+    failurePolicy: 'Fail',
+    matchConstraints: {
+      resourceRules: [
+        {
+          apiGroups: ['coordination.k8s.io'],
+          apiVersions: ['v1'],
+          operations: ['CREATE', 'UPDATE'],
+          resources: ['leases'],
+        },
+      ],
+    },
+    validations: [
+      {
+        expression: `object.metadata.name != '${denied}'`,
+        message: 'this node is on loan',
+        reason: 'Forbidden',
+      },
+    ],
+  });
+  try {
+    const key = { namespace: NODE_LEASE_NAMESPACE, name: denied };
+    await eventually('the policy to deny', () =>
+      expect(
+        c.admin.create(resources.leases, { metadata: key, spec: {} }, { fieldManager: 'test', dryRun: true }),
+      ).rejects.toThrow('on loan'),
+    );
+    const leases = new NodeLeases({ kube: c.cluster.kube, holder, leaseDurationSeconds: 900 });
+    const events = new EventRecorder({ kube: c.cluster.kube, component: 'test', log: silentLog });
+    const registry = new NodeLeaseRegistry({ cluster: c.cluster, events, leases, resyncMs: defaultResyncMs });
+    expect(await registry.ensureHeld(denied)).toContain('this node is on loan');
+    expect(await registry.ensureHeld(other)).toBeUndefined();
+  } finally {
+    await admit();
+  }
+});
+
 test('a Lease that others write at the same time is tried again: the drain would not wait for its node', async () => {
   const node = await c.nodeNamed('n');
   const proxy = await UnreliableApiserver.before(sandbox.workerKubeconfig);
@@ -543,9 +618,12 @@ test('a Lease that others write at the same time is tried again: the drain would
     proxy.apiserver.begin('Answer409');
     await expect(registry.ensureHeld(node)).rejects.toMatchObject({ kind: 'Conflict' });
     proxy.apiserver.end();
-    expect(await registry.ensureHeld(node)).toBeUndefined();
+    const applied = await maintaining([node], 'Cordon');
+    const acquired = () => registry.of('own').acquire(applied, [{ metadata: { name: node }, spec: {} }]);
+    expect(await acquired()).toMatchObject({ waiting: [] });
+    await c.leaseWritten(node, { holderIdentity: holder, leaseDurationSeconds: 900, renewed: -700 });
     proxy.apiserver.begin('Answer409');
-    expect(await registry.ensureHeld(node)).toBeUndefined();
+    expect(await acquired()).toMatchObject({ waiting: [] });
   } finally {
     await kube.close();
     await proxy.close();

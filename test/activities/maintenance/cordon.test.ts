@@ -464,6 +464,56 @@ describe('uncordonNodes', () => {
     );
   });
 
+  test('uncordons the other nodes while a policy denies that of one, and that one when it may', async () => {
+    const [denied, other] = [await c.nodeNamed('denied'), await c.nodeNamed('other')];
+    for (const node of [denied, other]) await c.cordonedByUs(node);
+    const rule = { apiGroups: [''], apiVersions: ['v1'], operations: ['UPDATE'], resources: ['nodes'] };
+    const admit = await denyByPolicy(c.admin, denied, {
+      failurePolicy: 'Fail',
+      matchConstraints: { resourceRules: [rule] },
+      validations: [
+        {
+          expression: `object.metadata.name != '${denied}' || object.spec.?unschedulable.orValue(false)`,
+          message: 'this node is quarantined',
+        },
+      ],
+    });
+    await eventually('the policy to deny', () =>
+      expect(
+        c.admin.mergePatch(
+          resources.nodes,
+          { name: denied },
+          { spec: { unschedulable: false } },
+          { fieldManager: 'test', dryRun: true },
+        ),
+      ).rejects.toThrow('quarantined'),
+    );
+    const applied = await withRecord(
+      await c.applied(c.maintenance({ nodes: [denied, other], stage: 'Complete' })),
+      { [denied]: false, [other]: false },
+    );
+    const uncordon = started(() => acts.uncordonNodes(refOf(applied), 'Waiting'));
+    await c.eventuallySchedulable(other);
+    const messageOf = async () => {
+      const { nodeStatuses } = await c.statusOf(applied.metadata.name);
+      return nodeStatuses.find(({ nodeRef }) => nodeRef.name === denied)?.drainMessage;
+    };
+    await eventually('the status to say why', async () =>
+      expect(await messageOf()).toMatch(/^Not uncordoned: .*this node is quarantined\.$/),
+    );
+    await admit();
+    await c.eventuallySchedulable(denied);
+    await uncordon.ended;
+    expect(await messageOf()).toBe('');
+    await flushEvents();
+    const rejections = (await c.eventsAbout(applied)).filter((text) => text.startsWith('UncordonRejected'));
+    expect(rejections).toEqual([
+      expect.stringMatching(
+        new RegExp(`^UncordonRejected: Node ${denied} cannot be uncordoned: .*quarantined`),
+      ),
+    ]);
+  });
+
   test('does not touch a node that it has never cordoned', async () => {
     const node = await c.nodeNamed('n');
     await c.cordoned(node);

@@ -215,6 +215,35 @@ describe('while another run has the window open', () => {
     });
   });
 
+  test('and continues an opening that was recorded under another value of --cluster, whose runs have no workers any more', async () => {
+    const former = `berlin-1.${windowWorkflowIdOf(name)}`;
+    const { active } = (await windowNow())?.status ?? {};
+    const recorded = { ...active, workflowId: former, runId: 'former' };
+    const options = { subresource: 'status' };
+    await c.admin.mergePatch(
+      resources.maintenanceWindows,
+      { name },
+      { status: { active: recorded } },
+      options,
+    );
+    running.add(former);
+    const next = {
+      workflowId: windowWorkflowIdOf(name),
+      startedAt: '2026-11-21T12:00:00.000Z',
+      scheduledAt: undefined,
+      runId: 'run-7c',
+    };
+    expect(await performed(() => open(next))).toMatchObject({
+      end: '2025-11-02T09:30:00.000Z',
+      requests: { paused: true },
+    });
+    expect((await windowNow())?.status?.active).toMatchObject({
+      workflowId: windowWorkflowIdOf(name),
+      runId: 'run-7c',
+    });
+    running.clear();
+  });
+
   test('but another opening has none of them', async () => {
     const next = {
       workflowId: `${windowWorkflowIdOf(name)}-2025-11-09T06:30:00Z`,

@@ -732,6 +732,33 @@ describe('a window', () => {
     expect((await c.eventsAbout(maintenance)).join('\n')).toContain('RebootRequested');
   });
 
+  test('that reboots nodes does not ask for one that another client holds, until it is released', async () => {
+    const window = await windowOf(1, { work: { type: 'Reboot', reboot: { policy: 'Always' } } });
+    const [node = ''] = window.nodes;
+    await booted(node, 'boot-1');
+    await agentOn(node);
+    await rolledOut(window, {}, inProgress(node));
+    const maintenance = await onlyMaintenanceOf(window);
+    await c.caughtUpWith({
+      ...(await c.leaseWritten(node, { holderIdentity: 'kubeadm: jane' })),
+      kind: 'Lease',
+    });
+    await written(maintenance, { conditions: [is('Drained')] });
+    await recorded(window);
+    const rollOut = async () => {
+      await recorded(window);
+      await performed(() => activities.rollOut(window, requests(), undefined));
+      return (await c.node(node)).metadata.annotations ?? {};
+    };
+    await throughout('the request', 2_000, async () =>
+      expect(await rollOut()).not.toHaveProperty([Requested]),
+    );
+    await c.leaseWritten(node, {});
+    await eventually('the request', async () =>
+      expect(await rollOut()).toMatchObject({ [Requested]: 'boot-1' }),
+    );
+  });
+
   test('that reboots nodes starts none whose agent does not run or has no reboot command, or whose boot ID is unknown', async () => {
     const window = await windowOf(3, { work: rebootWork, rollout: { maxUnavailable: 3 } });
     const [silent = '', unknown = '', unable = ''] = window.nodes;

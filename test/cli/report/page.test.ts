@@ -114,6 +114,16 @@ describe('the page of a report', () => {
     await close();
   });
 
+  test.each([
+    { fromMs: Date.parse('2026-11-20T10:00:00Z'), want: '2026-11-20 10:00:00 to 2026-11-22 12:00:00, UTC' },
+    { fromMs: Date.parse('2026-11-22T10:00:00Z'), want: '2026-11-22 10:00:00 to 12:00:00, UTC' },
+  ])('says from when to when its charts are: $want', ({ fromMs, want }) => {
+    const span = { fromMs, toMs: Date.parse('2026-11-22T12:00:00Z') };
+    const report = recorded('blocked');
+    const timelines = report.timelines.map((timeline) => ({ ...timeline, span }));
+    expect(reportPage({ ...report, timelines })).toContain(want);
+  });
+
   test('prints in light colors, with the charts of wide screens', async () => {
     const { page, close } = await openPage(reportPage(recorded('blocked')), {
       width: 390,

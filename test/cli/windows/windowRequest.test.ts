@@ -78,6 +78,18 @@ test('without a worker a request is given up in time, names the remedy, and stay
   await deleted(window);
 });
 
+test('a request that waits in vain for an earlier one says that it was not sent', async () => {
+  const earlier = `${runId}:node-1`;
+  const window = await openWindow({ [Approve]: earlier });
+  const { name } = window.metadata;
+  const request = { annotation: Approve, verb: 'approve', nodes: ['node-2'] };
+  expect(await failureOf(requestOf(c.admin, window, request, 1_000))).toBe(
+    `maintenancewindow/${name}: no worker handled the earlier request within 1 s: check the workers (kubectl maintenance workers). This request was not sent: repeat it when a worker runs`,
+  );
+  expect(await annotationsOf(window)).toEqual({ [Approve]: earlier });
+  await deleted(window);
+});
+
 test('a request waits for an earlier one of the same kind, and does not replace it', async () => {
   const earlier = `${runId}:node-1`;
   const window = await openWindow({ [Approve]: earlier });

@@ -9,6 +9,7 @@ import { holder } from '../../kit/activity.ts';
 import { SettableAvailability } from '../../kit/availability.ts';
 import { silentLog as log, testCluster, type TestCluster } from '../../kit/cluster.ts';
 import { eventually } from '../../kit/eventually.ts';
+import { denyByPolicy } from '../../kit/rejection.ts';
 import { releaseSandbox, testSandbox } from '../../kit/sandbox.ts';
 
 let sandbox: Sandbox;
@@ -91,4 +92,36 @@ test('Leases of cordoned nodes are renewed during an outage only, and no others'
   await c.leaseWritten(last, { ...written, renewed: -500 });
   availability.down();
   await eventuallyRenewed(last);
+});
+
+test('a Lease whose renewal is rejected prevents no other renewal', async () => {
+  availability.up();
+  // More than are renewed at the same time.
+  const rejected = await Promise.all(Array.from({ length: 10 }, () => cordoned()));
+  for (const node of rejected) await c.leaseWritten(node, { ...written, renewed: -500 });
+  const expression = `!(object.metadata.name in ${JSON.stringify(rejected)})`;
+  const rule = {
+    apiGroups: ['coordination.k8s.io'],
+    apiVersions: ['v1'],
+    operations: ['UPDATE'],
+    resources: ['leases'],
+  };
+  const admit = await denyByPolicy(c.admin, c.named('denied'), {
+    failurePolicy: 'Fail',
+    matchConstraints: { resourceRules: [rule] },
+    validations: [{ expression, message: 'on loan' }],
+  });
+  try {
+    const [one = ''] = rejected;
+    await eventually('the policy to deny', () =>
+      expect(c.leaseWritten(one, { ...written, renewed: -500 })).rejects.toThrow('on loan'),
+    );
+    const node = await cordoned();
+    await c.leaseWritten(node, { ...written, renewed: -500 });
+    availability.down();
+    await eventuallyRenewed(node);
+    expect(await durationOf(one)).toBe(900);
+  } finally {
+    await admit();
+  }
 });

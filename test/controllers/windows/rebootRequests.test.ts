@@ -14,7 +14,9 @@ import {
 import { newWindowMaintenance } from '../../../domain/windows/windowMaintenance.ts';
 import { EventRecorder } from '../../../kube/events.ts';
 import { resources } from '../../../kube/resources.ts';
+import { NodeLeases } from '../../../node-lease/nodeLeases.ts';
 import type { Sandbox } from '../../../sandbox/sandbox.ts';
+import { holder } from '../../kit/activity.ts';
 import { silentLog, testCluster, type TestCluster } from '../../kit/cluster.ts';
 import { eventually, throughout } from '../../kit/eventually.ts';
 import { releaseSandbox, testSandbox } from '../../kit/sandbox.ts';
@@ -34,9 +36,10 @@ beforeAll(async () => {
   const { cluster } = c;
   const events = new EventRecorder({ kube: cluster.kube, component: 'node-maintenance', log: silentLog });
   const mayRunJobs = () => Promise.resolve(false);
+  const leases = new NodeLeases({ kube: cluster.kube, holder, leaseDurationSeconds: 900 });
   ended = Promise.all([
     runAdvanceController({ cluster, events, mayRunJobs, log: silentLog }, abort.signal),
-    runRebootRequestsController({ cluster, log: silentLog }, abort.signal),
+    runRebootRequestsController({ cluster, leases, log: silentLog }, abort.signal),
   ]);
 });
 
@@ -115,6 +118,13 @@ test('a request is withdrawn when a user completes the maintenance', async () =>
   const { node, maintenance } = await rebooting();
   await c.staged(maintenance.metadata.name, 'Complete');
   await withdrawn(node);
+});
+
+test('a request is withdrawn when another client acquires the Lease of the node, unless the agent was faster', async () => {
+  const [early, late] = [await rebooting(), await rebooting({ [Started]: 'boot-1' })];
+  for (const { node } of [early, late]) await c.leaseWritten(node, { holderIdentity: 'kubeadm: jane' });
+  await withdrawn(early.node);
+  await kept(late.node, 'boot-1', 'boot-1');
 });
 
 test('a request of no window is withdrawn: its author may not be there any more', async () => {

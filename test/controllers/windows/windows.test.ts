@@ -411,6 +411,20 @@ test('if a run ends without closing its window, a new run starts', async () => {
   await run.terminate('the test is over');
 });
 
+test('an opening that was recorded under another value of --cluster continues under the own id of the window', async () => {
+  const name = await applied();
+  await condition(name, 'Scheduled', { status: 'True' });
+  const times = { start: '2026-11-21T12:00:00Z', end: '2099-01-01T00:00:00Z' };
+  const former = `berlin-1.${windowWorkflowIdOf(name)}`;
+  const active = { workflowId: former, runId: 'former', ...times, nodes: [] };
+  const options = { subresource: 'status' };
+  await c.admin.mergePatch(resources.maintenanceWindows, { name }, { status: { active } }, options);
+  const run = lab.client.workflow.getHandle(windowWorkflowIdOf(name));
+  await eventually('the run', async () => expect((await run.describe()).status.name).toBe('RUNNING'));
+  await c.admin.mergePatch(resources.maintenanceWindows, { name }, { status: { active: null } }, options);
+  await run.terminate('the test is over');
+});
+
 test('a run that cannot continue is reported on its window, and is replaced by one that continues until its end', async () => {
   const name = await applied();
   await condition(name, 'Scheduled', { status: 'True' });

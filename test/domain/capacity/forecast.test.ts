@@ -31,6 +31,9 @@ describe('the forecast of a drain', () => {
     expect(forecastText(forecast)).toBe(
       `Capacity: 4 of 5 pods that leave fit on no other node and would be Pending: shop/web-1 (${reasons}), shop/web-2 (${reasons}), shop/web-3 (${reasons}) and 1 more. 1 pod of other schedulers was not compared.`,
     );
+    expect(forecastText(forecast, true)).toContain(
+      'fit on no other node and wait until they do: shop/web-1 (',
+    );
   });
 
   test('does not count the zone of a drained node if the pod honours taints', () => {

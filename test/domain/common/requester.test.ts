@@ -5,6 +5,7 @@ import {
   authorityOf,
   decideNode,
   denialOf,
+  gateDenialOf,
   nodeOfAgent,
   recordOfUser,
   recordOfWindow,
@@ -81,6 +82,15 @@ test('only a permission lets anything begin, and what was started is never aband
       expect(decision === 'Skip').toBe(!isPermitted && !isStarted);
       expect(decision === 'Hold').toBe(!isPermitted && isStarted);
     }),
+  );
+});
+
+test('the denial of a policy names the user and what suffices', () => {
+  expect(gateDenialOf(authorityOf(recordOfUser('mallory')))).toBe(
+    'user "mallory", who changed this last, may not gate it: grant the verb gate on nodereadinesses with its name, or select other nodes',
+  );
+  expect(gateDenialOf({ kind: 'Unknown' })).toBe(
+    'who changed this last is not recorded: change the spec as a user who may gate it',
   );
 });
 

@@ -107,6 +107,11 @@ describe('an order to advance', () => {
   );
 });
 
+test('a stage that has not started must be named, for another reason', () => {
+  expect(missingFromProblem('Drain', {}, undefined)).toContain('because stage Drain has not started yet');
+  expect(missingFromProblem('Drain', {}, 0)).toContain('because stage Drain started less than 10 s ago');
+});
+
 describe('a maintenance that was completed, restored without its status,', () => {
   const restored = (stage: NodeMaintenanceStage, finalizers: string[] = []) =>
     ({

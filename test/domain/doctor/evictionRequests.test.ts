@@ -72,5 +72,9 @@ describe('doctor', () => {
       { result: 'error', object: 'responder/acme.io/a' },
     ]);
     expect(responderFindings([eviction(61, ago(5)), eviction(10)], timing)).toEqual([]);
+    const waiting = eviction(61);
+    const [responder] = waiting.status?.responders ?? [];
+    if (responder !== undefined) responder.message = 'waits for its backup';
+    expect(responderFindings([waiting], timing)).toEqual([]);
   });
 });

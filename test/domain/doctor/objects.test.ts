@@ -174,6 +174,11 @@ describe('a window', () => {
       })),
     } as NonNullable<MaintenanceWindow['status']>,
   });
+  const withStatus = (differs: object): MaintenanceWindow => {
+    const scheduled = window([['Scheduled', 'True', 'Scheduled']]);
+    const status = { ...scheduled.status, ...differs } as NonNullable<MaintenanceWindow['status']>;
+    return { ...scheduled, status };
+  };
   test.each<{ when: string; one: MaintenanceWindow; want: string; text: string }>([
     {
       when: 'is scheduled',
@@ -200,6 +205,27 @@ describe('a window', () => {
       one: window([['Stalled', 'True', 'WorkflowFailed']]),
       want: 'error',
       text: 'Stalled says why.',
+    },
+    {
+      when: 'has stopped at failed nodes',
+      one: withStatus({ active: { waiting: { reason: 'TooManyFailures', message: '1 node has failed' } } }),
+      want: 'warning',
+      text: '1 node has failed',
+    },
+    {
+      when: 'has failed nodes and is closed',
+      one: withStatus({ progress: { failed: 2 } }),
+      want: 'warning',
+      text: 'the maintenance of 2 nodes failed',
+    },
+    {
+      when: 'waits for an approval',
+      one: withStatus({
+        active: { waiting: { reason: 'ApprovalNeeded', message: 'why' } },
+        progress: { failed: 0 },
+      }),
+      want: 'ok',
+      text: '1 MaintenanceWindow',
     },
   ])('that $when', ({ one, want, text }) => {
     expect(windowFindings([one], timing)).toMatchObject([

@@ -31,6 +31,14 @@ describe('processes', () => {
     ]);
   });
 
+  test('are counted', () => {
+    const two = [process(), process({ host: 'host-2', holder: 'w_2', leader: false })];
+    expect(processFindings({ ...facts, processes: two })[0]).toEqual({
+      result: 'ok',
+      message: '2 live processes: worker on host-1, worker on host-2',
+    });
+  });
+
   test.each<{ when: string; differs: Partial<ProcessFacts>; want: [string, string | RegExp][] }>([
     {
       when: 'none runs',

@@ -90,6 +90,11 @@ describe('a pod whose eviction is requested is blocked', () => {
       want: 'EvacuatorNotResponding',
     },
     {
+      when: 'not while the active responder only says what it waits for',
+      found: { eviction: eviction({ name: 'acme.io/migrate', startTime: ago(61), message: 'a backup' }) },
+      want: undefined,
+    },
+    {
       when: 'when nobody interrupts a responder that has stopped to report',
       found: { eviction: eviction({ name: 'acme.io/migrate', heartbeatTime: ago(1_231) }) },
       want: 'EvacuatorNotResponding',

@@ -532,6 +532,19 @@ describe('An Eviction that nobody requests any more', () => {
   });
 });
 
+test('An Eviction whose requests were deleted without it, so that it has no owner, is cancelled', () => {
+  const world = new World();
+  world.requested('example.com/a');
+  world.settled();
+  world.evictions = world.evictions.map((one) => ({
+    ...one,
+    metadata: { ...one.metadata, ownerReferences: [] },
+  }));
+  world.removed('r-1');
+  world.settled();
+  expect(world.evictions.every(isFinal)).toBe(true);
+});
+
 describe('An EvictionRequest is invalid', () => {
   const invalid = ['Failed True EvictionInvalid', 'TargetEvicted False EvictionFailed'];
 

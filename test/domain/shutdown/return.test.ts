@@ -17,10 +17,13 @@ function node({
   bootID = 'boot-2',
   ready = 'True' as 'True' | 'False' | 'Unknown',
   lastHeartbeatTime = '2026-01-01T10:01:00Z',
+  message = 'kubelet is not ready',
 } = {}): BootedNode {
-  const conditions = [{ type: 'Ready', status: ready, lastHeartbeatTime }];
+  const conditions = [{ type: 'Ready', status: ready, lastHeartbeatTime, message }];
   return { metadata: { name: 'node-1' }, status: { nodeInfo: { bootID }, conditions } };
 }
+
+const noNetwork = 'container runtime network not ready: NetworkReady=false reason:NetworkPluginNotReady';
 
 describe('the return of a node after a shutdown', () => {
   test.each<{
@@ -37,14 +40,24 @@ describe('the return of a node after a shutdown', () => {
       want: { kind: 'AwaitNode', missing: 'the Node is not Ready' },
     },
     {
+      when: 'no network plugin runs in another boot',
+      is: node({ ready: 'False', message: noNetwork }),
+      want: { kind: 'Complete', because: 'Booted' },
+    },
+    {
+      when: 'no network plugin ran before the boot',
+      is: node({ ready: 'False', message: noNetwork, lastHeartbeatTime: '2026-01-01T09:59:59Z' }),
+      want: { kind: 'AwaitNode', missing: 'the kubelet has sent no status since this boot' },
+    },
+    {
       when: 'its Ready is from before the boot',
       is: node({ lastHeartbeatTime: '2026-01-01T09:59:59Z' }),
-      want: { kind: 'AwaitNode', missing: 'the Node was last Ready before this boot' },
+      want: { kind: 'AwaitNode', missing: 'the kubelet has sent no status since this boot' },
     },
     {
       when: 'its Ready has no time',
       is: node({ lastHeartbeatTime: '' }),
-      want: { kind: 'AwaitNode', missing: 'the Node was last Ready before this boot' },
+      want: { kind: 'AwaitNode', missing: 'the kubelet has sent no status since this boot' },
     },
     {
       when: 'the kubelet reports the boot that ended',

@@ -58,6 +58,7 @@ function step(differs: Differs, maintenance = maintenanceOf(differs)) {
     mayRunJobs: true,
     reboot: undefined,
     agent: 'NotRunning',
+    leaseHolder: undefined,
     openedAtMs: nowMs - 3_600_000,
     policy: 'Finish',
     // A worker has observed the node all the time.
@@ -73,6 +74,12 @@ function step(differs: Differs, maintenance = maintenanceOf(differs)) {
   });
 }
 
+const noNetwork =
+  'container runtime network not ready: NetworkReady=false reason:NetworkPluginNotReady message:Network plugin returns error: cni plugin not initialized';
+const withoutNetwork = (message: string): Node => ({
+  ...unready,
+  status: { conditions: [condition({ type: 'Ready', status: 'False', reason: 'KubeletNotReady', message })] },
+});
 const started = [...drained, condition(workStarted('work'))];
 const worked = [...drained, condition(workSucceeded('work'))];
 const waitForUncordon = { kind: 'Wait', message: 'the node is being uncordoned' };
@@ -138,6 +145,30 @@ describe('a node of a window', () => {
       want: { kind: 'Wait', message: 'the node is being drained' },
     },
     { when: 'starts its Job after the drain', given: { conditions: drained }, want: { kind: 'StartJob' } },
+    {
+      when: 'starts no Job while another client holds its Lease',
+      given: { conditions: drained, leaseHolder: 'jane' },
+      want: { kind: 'Wait', message: 'its maintenance Lease is held by jane' },
+    },
+    {
+      when: 'waits for its Job although another client has acquired its Lease',
+      given: { conditions: started, job: job(100), leaseHolder: 'jane' },
+      want: waitForJob,
+    },
+    {
+      when: 'is uncordoned although no network plugin runs, because that of a DaemonSet returns only then',
+      given: { conditions: worked, job: succeeded, node: withoutNetwork(noNetwork) },
+      want: { kind: 'Complete' },
+    },
+    {
+      when: 'stays cordoned while more than the network plugin is missing',
+      given: {
+        conditions: worked,
+        job: succeeded,
+        node: withoutNetwork(`[${noNetwork}, PLEG is not healthy]`),
+      },
+      want: awaitReady,
+    },
     {
       when: 'waits for a user after the drain if the window has no Job',
       given: { conditions: drained, work: 'None' },

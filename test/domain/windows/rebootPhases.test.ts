@@ -87,6 +87,7 @@ function step(differs: Differs) {
     job: undefined,
     mayRunJobs: false,
     agent: 'Able',
+    leaseHolder: undefined,
     policy: 'Finish',
     // A worker has observed the node all the time.
     waitingSince: nowMs - 1_000_000,
@@ -117,6 +118,7 @@ const failing = (reason: string) => ({ kind: 'Fail', reason, message: expect.any
 const rebooting = awaiting('the node is rebooting');
 const asked = awaiting('the reboot of the node is requested');
 const withdrawing = { kind: 'Wait', message: 'the request to reboot the node is being withdrawn' };
+const heldByJane = { kind: 'Wait', message: 'its maintenance Lease is held by jane' };
 const bothWritten = { requested: ended, started: ended };
 
 describe('a node that is to be rebooted', () => {
@@ -131,6 +133,17 @@ describe('a node that is to be rebooted', () => {
       when: 'is asked when that is recorded',
       given: { conditions: [drained, isRequested] },
       want: { kind: 'RequestReboot' },
+    },
+    { when: 'waits while another client holds its Lease', given: { leaseHolder: 'jane' }, want: heldByJane },
+    {
+      when: 'is not asked while another client holds its Lease',
+      given: { conditions: [drained, isRequested], leaseHolder: 'jane' },
+      want: heldByJane,
+    },
+    {
+      when: 'has been asked when another client acquires its Lease, and waits for its agent or the withdrawal',
+      given: { conditions: [drained, isRequested], node: { requested: ended }, leaseHolder: 'jane' },
+      want: asked,
     },
     {
       when: 'is asked again if a user has removed the request',

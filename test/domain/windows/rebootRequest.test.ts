@@ -118,6 +118,12 @@ test.each<{ what: string; node: Record<string, string>; given: Differs; want: bo
   expect(isRebootWanted(nodeWith(node), [maintenanceOf(given)])).toBe(want);
 });
 
+test('a request is not wanted while another client holds the node, unless the agent was faster', () => {
+  const maintenance = maintenanceOf({ conditions: [rebootRequested] });
+  expect(isRebootWanted(nodeWith(asked), [maintenance], 'jane')).toBe(false);
+  expect(isRebootWanted(nodeWith(started), [maintenance], 'jane')).toBe(true);
+});
+
 test('no request is wanted without a maintenance, nor by a maintenance of no window', () => {
   const { metadata, ...other } = maintenanceOf({});
   const { labels: _labels, ...foreign } = metadata;

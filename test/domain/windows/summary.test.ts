@@ -120,6 +120,14 @@ describe('the summary of a window', () => {
     });
   });
 
+  test('shows no opening from the moment at which it is paused or suspended, before a worker has seen it', () => {
+    const scheduled = { conditions: [condition('Scheduled', 'True', 'Scheduled')] };
+    expect(windowSummaryOf(windowed(scheduled, true), [], now).next).toEqual([]);
+    const paused = windowed(scheduled);
+    paused.metadata.annotations = { 'nodemaintenance.k8s.io/paused': 'disk' };
+    expect(windowSummaryOf(paused, [], now).next).toEqual([]);
+  });
+
   test('shows no opening while it is suspended, which is no problem; conditions that require action are problems', () => {
     const status = {
       conditions: [condition('Valid', 'True', 'Valid'), condition('Scheduled', 'False', 'Suspended')],

@@ -3,6 +3,7 @@ import { WorkflowFailedError } from '@temporalio/client';
 import type { NodeMaintenanceActivities } from '../../../activities/contract.ts';
 import type { Sandbox } from '../../../sandbox/sandbox.ts';
 import { FakeMaintenance } from '../../kit/fakeMaintenance.ts';
+import { eventually } from '../../kit/eventually.ts';
 import { releaseSandbox, testSandbox } from '../../kit/sandbox.ts';
 import {
   eventuallyProgress,
@@ -84,6 +85,19 @@ describe('The nodes are uncordoned once, after their Evacuations are removed,', 
     const { fake, handle } = await startedIn(states[2]);
     await handle.signal('observe', fake.edited('Complete'));
     await handle.result();
+    expect(completionCalls(fake)).toEqual(completion);
+  });
+
+  test("after Temporal's own cancellation while the maintenance is admitted, which may create its object all the same", async () => {
+    const fake = new FakeMaintenance({ stage: 'Drain' });
+    const unblock = fake.block('admit');
+    const handle = await lab.startMaintenance(fake);
+    await eventually('the admission', () => expect(fake.calls).toContain('admit'));
+    await handle.cancel();
+    unblock();
+    expect(await handle.result()).toMatchObject({ name: fake.name });
+    expect(fake.stage).toBe('Complete');
+    expect(fake.calls).not.toContain('startStage Drain');
     expect(completionCalls(fake)).toEqual(completion);
   });
 
