@@ -87,7 +87,7 @@ export function reconcile<T>(
         return isOwn || isShared(change) ? whenOwn(isOwn) : undefined;
       }),
       within(evacuations, evacuationDelayMs),
-      within(cluster.leases, (change) => (isNewHolder(change) ? debounceMs : undefined)),
+      withinNewHolder(cluster.leases),
       within(pods, podDelayMs),
       ...others,
     ],
@@ -105,6 +105,11 @@ function selectsOrRecords(maintenance: Readonly<NodeMaintenance> | undefined, no
     maintenance !== undefined &&
     (selectsNode(maintenance.spec.nodeSelector, node) || nodeStatusOf(maintenance, node) !== undefined)
   );
+}
+
+/** Reports Leases that get another holder. */
+export function withinNewHolder(leases: Informer<Lease>): Watched {
+  return within(leases, (change) => (isNewHolder(change) ? debounceMs : undefined));
 }
 
 /** Every Lease is renewed every few minutes, which concerns nobody. */

@@ -1,9 +1,12 @@
 import type { KubeObject } from '../api/core.ts';
 import {
   MAINTENANCE_WINDOW,
+  SYSTEM_NAMESPACE,
+  WINDOW_FINALIZER,
   WindowOverrideAnnotation,
   WindowRequestAnnotation,
   WORK_NAMESPACE,
+  workerUser,
 } from '../api/names.ts';
 
 /**
@@ -16,8 +19,10 @@ import {
  * 4. Asking an open window by annotation requires the same: to approve or resume, because it then starts nodes; and to cancel, because nodes
  *    in the middle of their work are uncordoned, but without the rights of 2 and 3, because no node starts.
  * 5. Resuming a paused window, and no longer skipping an opening, requires the same, whether the spec or an annotation does it.
- * 6. Changes that only lower the risk require neither: suspending, pausing, skipping openings, other metadata, and deletion.
- * 7. A check that fails rejects the request. Each check costs 350,000 of the 10,000,000 units that a policy may spend (Kubernetes
+ * 6. Removing the finalizer, for everyone but the worker, requires the same as to cancel: the nodes in progress would stay cordoned, and their
+ *    reservations count.
+ * 7. Changes that only lower the risk require neither: suspending, pausing, skipping openings, other metadata, and deletion.
+ * 8. A check that fails rejects the request. Each check costs 350,000 of the 10,000,000 units that a policy may spend (Kubernetes
  *    CEL cost limits), which limits the number of names.
  */
 
@@ -57,17 +62,23 @@ const { Paused, SkippedDates } = WindowOverrideAnnotation;
 /** The overrides of the spec that end, or skip fewer openings. */
 const withdrawn = `['${Paused}'].filter(key, request.operation == 'UPDATE' && oldObject.metadata.?annotations[?key].hasValue() && !object.metadata.?annotations[?key].hasValue()) + ['${SkippedDates}'].filter(key, request.operation == 'UPDATE' && !oldObject.metadata.?annotations[?key].orValue('').split(',').all(date, date == '' || date in object.metadata.?annotations[?key].orValue('').split(',')))`;
 
+const finalizers = 'metadata.finalizers';
+const hasFinalizer = (object: string) =>
+  `'${WINDOW_FINALIZER}' in ${object}.metadata.?finalizers.orValue([])`;
+
+/** The finalizers of the window, if they are removed before its nodes are completed. */
+const released = `(request.operation == 'UPDATE' && ${hasFinalizer('oldObject')} && !(${hasFinalizer('object')}) && request.userInfo.username != '${workerUser(SYSTEM_NAMESPACE)}' ? ['${finalizers}'] : [])`;
+
 const nodes = "authorizer.group('').resource('nodes')";
 const user = 'user "\' + request.userInfo.username + \'"';
 
 const variables = [
   { name: 'raisesRisk', expression: raisesRisk },
-  { name: 'requests', expression: `${requests} + ${withdrawn}` },
+  { name: 'requests', expression: `${requests} + ${withdrawn} + ${released}` },
   {
     // What the user has to change.
     name: 'field',
-    expression:
-      "variables.raisesRisk ? 'spec.nodeSelector' : 'metadata.annotations[' + variables.requests[0] + ']'",
+    expression: `variables.raisesRisk ? 'spec.nodeSelector' : variables.requests[0] == '${finalizers}' ? '${finalizers}' : 'metadata.annotations[' + variables.requests[0] + ']'`,
   },
   {
     name: 'terms',
@@ -112,7 +123,7 @@ const namedNode = (index: number) => ({
   messageExpression: `variables.field + ': ${user} may not delete node ' + variables.names[${index}] + ', which a window that drains it requires: request the verb delete on nodes, or remove the node from the selector'`,
 });
 
-const startsNoNode = `(!variables.raisesRisk && variables.requests.all(key, key == '${WindowRequestAnnotation.Cancel}'))`;
+const startsNoNode = `(!variables.raisesRisk && variables.requests.all(key, key in ['${WindowRequestAnnotation.Cancel}', '${finalizers}']))`;
 
 const jobs = {
   expression: `${startsNoNode} || object.spec.?work.?type.orValue('None') != 'Job' || variables.mayCreateJobs`,
@@ -147,7 +158,7 @@ export function windowAuthorPolicy(): KubeObject[] {
         matchConditions: [
           {
             name: 'may-raise-the-risk',
-            expression: `${raisesRisk} || size(${requests} + ${withdrawn}) > 0`,
+            expression: `${raisesRisk} || size(${requests} + ${withdrawn} + ${released}) > 0`,
           },
         ],
         variables,

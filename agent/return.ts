@@ -1,5 +1,6 @@
 import { readdir } from 'node:fs/promises';
 import { join } from 'node:path';
+import { podKey } from '../domain/staticPods/manifest.ts';
 import { errorMessage } from '../kube/errors.ts';
 import type { Log } from '../kube/log.ts';
 import { type FolderPaths, ManifestFolders } from './staticPods/folders.ts';
@@ -13,8 +14,14 @@ export async function returnHeld(paths: FolderPaths, log: Log): Promise<void> {
   if (!(await hasFiles(holdDirectory))) return;
   const folders = new ManifestFolders(paths, log);
   const problems: string[] = [];
-  for (const { file } of (await folders.read()).held) {
-    const problem = await putBack(folders, file, staticPodPath);
+  const { held, present } = await folders.read();
+  for (const { file, manifest } of held) {
+    // The kubelet runs one of the manifests of a pod, whichever it finds first.
+    const newer = manifest && present.find((one) => one.file !== file && podKey(one) === podKey(manifest));
+    const problem =
+      newer === undefined
+        ? await putBack(folders, file, staticPodPath)
+        : `${join(staticPodPath, newer.file)} is a manifest of the same pod: compare the two files, remove one of them, and try again`;
     if (problem === undefined) log.info('Manifest put back', { file, path: staticPodPath });
     else problems.push(`${join(holdDirectory, file)}: not put back into ${staticPodPath}: ${problem}`);
   }

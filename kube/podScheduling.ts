@@ -97,12 +97,9 @@ function hostPortsOf({ ports = [] }: RawContainer): Required<PodScheduling>['hos
   );
 }
 
-/** The claim of an ephemeral volume has the name of the pod and of the volume. */
-function claimsOf({ metadata, spec }: RawPod): string[] {
-  return (spec.volumes ?? []).flatMap(({ name, persistentVolumeClaim, ephemeral }) => {
-    if (persistentVolumeClaim !== undefined) return [persistentVolumeClaim.claimName];
-    return ephemeral === undefined ? [] : [`${metadata.name}-${name}`];
-  });
+/** The claim of an ephemeral volume belongs to the pod: the replacement gets another one, and a volume anywhere. */
+function claimsOf({ spec }: RawPod): string[] {
+  return (spec.volumes ?? []).flatMap(({ persistentVolumeClaim }) => persistentVolumeClaim?.claimName ?? []);
 }
 
 /** Removes undefined fields and empty lists and objects. */

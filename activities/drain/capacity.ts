@@ -58,6 +58,8 @@ interface Computed {
   readonly considered: ReadonlyMap<string, ReadonlySet<string | undefined>>;
   /** Maintenance -> pods with claims whose volumes have not been read yet. The result is not about them. */
   readonly unread: ReadonlyMap<string, readonly Pod[]>;
+  /** UIDs of the pods that are asked to leave, for which places are reserved. Their requests may have to be made again. */
+  readonly evacuating: ReadonlySet<string | undefined>;
   readonly stranded: readonly StrandedPod[];
   readonly deadlocks: readonly CapacityDeadlock[];
 }
@@ -101,6 +103,7 @@ export class Capacity {
     const isUnknown = (pod: Pod) =>
       needsPlace(pod) &&
       pod.metadata.deletionTimestamp === undefined &&
+      this.#computed?.evacuating.has(pod.metadata.uid) !== true &&
       this.#computed?.considered.get(name)?.has(pod.metadata.uid) !== true;
     const computed = await this.#newerThan(asked.some(isUnknown) ? minAgeMs : ageForReportMs);
     const { unplaced = [], servedFirst = [], stopped = [] } = computed.allocations.get(name) ?? {};
@@ -127,6 +130,7 @@ export class Capacity {
         !waits ||
         !needsPlace(pod) ||
         pod.metadata.deletionTimestamp !== undefined ||
+        computed.evacuating.has(pod.metadata.uid) ||
         (considered?.has(pod.metadata.uid) === true && !waiting.has(pod.metadata.uid)),
     };
   }
@@ -205,6 +209,7 @@ export class Capacity {
       allocations: new Map(allocations.map((one) => [one.name, one] as const)),
       considered: new Map(drains.map((one) => [one.name, uidsOf(one.pods, unread.get(one.name))] as const)),
       unread,
+      evacuating: isEvacuating,
       stranded,
       deadlocks,
     };

@@ -254,7 +254,8 @@ class DrainRun<T extends { kind: string }> {
       this.#removePods(view.maintenance, { ...decision, evacuate }, options),
       isReportedLater && this.#reportCapacity(view.maintenance, this.#writer),
     );
-    if (evacuate.length > 0) return undefined;
+    // A rejection blocks one pod, and not what follows.
+    if (evacuate.some((pod) => !this.#requests.isRejected(pod))) return undefined;
     return this.#finish(view, decision, { reached: { from: position, isDrained }, writer: this.#writer });
   }
 

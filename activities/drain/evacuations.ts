@@ -78,7 +78,7 @@ export class Evacuations {
             metadata: { ...evacuation.metadata, finalizers: finalizersOfOthers(evacuation.metadata) },
           }
         : evacuation;
-      const blocker = blockerOf(pod, effective, now) ?? this.#rejectionOf(pod);
+      const blocker = blockerOf(pod, effective, now) ?? this.rejectionOf(pod);
       const evacuating = this.#isRequested(pod, evacuation);
       const forbidsCancellation = evacuation !== undefined && !isCancellable(evacuation);
       return { pod, evacuating, blocker, ...(forbidsCancellation && { forbidsCancellation }) };
@@ -121,7 +121,7 @@ export class Evacuations {
     await forEachBounded(concurrentWrites, due, ensure, { endsAt: performance.now() + maxPassMs, startWith });
   }
 
-  #rejectionOf({ metadata }: Pod): Blocker | undefined {
+  rejectionOf({ metadata }: Pod): Blocker | undefined {
     const message = this.#rejected.reasonOf(metadata.uid ?? '');
     return message === undefined ? undefined : { reason: BlockerReason.EvacuationRejected, message };
   }

@@ -132,6 +132,11 @@ export class PodRequests {
     if (byEvacuation.length > 0) await this.#evacuations.start(byEvacuation, isHeld);
   }
 
+  /** Reports whether the apiserver rejected what was requested of the pod a moment ago. */
+  isRejected(pod: Pod): boolean {
+    return (this.#evacuations.rejectionOf(pod) ?? this.#requests.rejectionOf(pod)) !== undefined;
+  }
+
   /** Returns the pods that are due and whose requests change. As long as it is not known whether anybody answers, that is one new request. */
   #withoutProbes(routes: ReadonlyMap<Pod, Route>, isDue: (pod: Pod) => boolean): Pod[] {
     const ofRoute = (...kinds: Route[]) =>

@@ -159,20 +159,15 @@ export class MaintenanceLeases {
     const isNew = open.some((name) => this.#registry.shouldRetry(name));
     if (isNew && !(await this.isCurrent(maintenance))) return { kind: 'Outdated' };
     const waiting: NodeWithoutLease[] = [];
-    const lost = new Set<string>();
     await forEachBounded(concurrentLeases, open, async (name) => {
       const because = await this.#ensureHeld(name);
-      if (because === undefined) {
-        held.add(name);
-        // If another node fails, the next attempt does not begin with this one again.
-        this.#joined.add(name);
-      } else {
-        waiting.push({ name, because });
-        if (this.#joined.delete(name)) lost.add(name);
-      }
+      if (because !== undefined) return void waiting.push({ name, because });
+      held.add(name);
+      // If another node fails, the next attempt does not begin with this one again.
+      this.#joined.add(name);
     });
     waiting.sort((a, b) => compareNames(a.name, b.name));
-    this.#report(maintenance, waiting, lost);
+    this.#report(maintenance, waiting);
     for (const name of this.#joined) if (!held.has(name)) this.#joined.delete(name);
     return { kind: 'Acquired', held, waiting, isNew };
   }
@@ -203,14 +198,10 @@ export class MaintenanceLeases {
   }
 
   /** Emits one Event for each new reason, for Leases that were lost and for those that were never held. */
-  #report(
-    maintenance: NodeMaintenance,
-    waiting: readonly NodeWithoutLease[],
-    lost: ReadonlySet<string>,
-  ): void {
+  #report(maintenance: NodeMaintenance, waiting: readonly NodeWithoutLease[]): void {
     const changed = waiting.filter(({ name, because }) => this.#reported.get(name) !== because);
     for (const isLost of [true, false]) {
-      const affected = changed.filter(({ name }) => lost.has(name) === isLost);
+      const affected = changed.filter(({ name }) => this.#joined.has(name) === isLost);
       for (const because of new Set(affected.map((node) => node.because))) {
         const names = affected.filter((node) => node.because === because).map(({ name }) => name);
         this.#deps.events.record(

@@ -26,7 +26,7 @@ import type { WindowRef, WindowRequests } from '../contract.ts';
 import type { Deps } from '../deps.ts';
 import { currentExecution } from '../execution.ts';
 import { notOpen } from '../failures.ts';
-import { reconcileOn, within } from '../reconcile.ts';
+import { reconcileOn, within, withinNewHolder } from '../reconcile.ts';
 import { applyNodeStep, markPausedByWindow } from './nodes.ts';
 import { observeWindow, type WindowObservation } from './observe.ts';
 import { publishWindow } from './publish.ts';
@@ -76,6 +76,7 @@ export function rollOut(
     within(windows),
     within(jobs),
     within(nodeDisruptionBudgets),
+    withinNewHolder(deps.cluster.leases),
   ];
   return reconcileOn<WindowStep>(watched, pass, { withinMs });
 }

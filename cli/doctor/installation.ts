@@ -31,7 +31,8 @@ export async function installationFacts(
 ): Promise<InstallationFacts> {
   const hasPolicies = (await policiesIn(kube, signal)) === 'Installed';
   const manifests = (await readManifests()).filter((one) => isCompared(one) || isWebhooks(one));
-  const wanted = renderManifests(manifests, { namespace, mutatingPolicies: hasPolicies });
+  const readinessGates = hasPolicies || (await haveTaintWebhooks(kube, manifests, signal));
+  const wanted = renderManifests(manifests, { namespace, mutatingPolicies: hasPolicies, readinessGates });
   const found = new Map<KubeObject, KubeObject | undefined>();
   await forEachBounded(maxConcurrentRequests, wanted, async (manifest) => {
     const resource = resourceOfManifest(manifest);
@@ -52,6 +53,22 @@ export async function installationFacts(
     problems: reviewInstallation(objects, version).problems,
     namespaces: [...new Set(compared.flatMap(([, installed]) => namespacesIn(installed)))].toSorted(),
   };
+}
+
+/** Reports whether the webhooks that replace policies give new nodes the readiness taint, as they do unless the workers run without readiness gates. */
+async function haveTaintWebhooks(
+  kube: Kube,
+  manifests: readonly KubeObject[],
+  signal: AbortSignal,
+): Promise<boolean> {
+  const rendered = renderManifests(manifests, { mutatingPolicies: false });
+  const configuration = rendered.find(({ kind }) => kind === 'MutatingWebhookConfiguration');
+  const resource = configuration && resourceOfManifest(configuration);
+  if (configuration === undefined || resource === undefined) return true;
+  const { name } = configuration.metadata;
+  const installed = await kube.get(resource, { name }, { signal });
+  const { webhooks = [] } = (installed ?? {}) as { webhooks?: readonly { name: string }[] };
+  return webhooks.length === 0 || webhooks.some((one) => taintsNewNodes({ metadata: { name: one.name } }));
 }
 
 function difference({ kind, name, installed }: ReviewedObject): string[] {

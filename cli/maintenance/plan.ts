@@ -8,6 +8,7 @@ import { windowMaintenancesIn } from '../../domain/windows/windowMaintenance.ts'
 import { admissionWarnings } from '../../domain/admission/maintenance.ts';
 import { holdsPodsBack } from '../../domain/capacity/condition.ts';
 import { claimsToRead, forecastCapacity } from '../../domain/capacity/forecast.ts';
+import { DRAIN_DEADLINE_EXCEEDED, isTrue } from '../../domain/common/conditions.ts';
 import { isCordoned, isCordonedByMaintenance } from '../../domain/common/cordon.ts';
 import { drainPlanProblems, planOf, positionOf } from '../../domain/drain/plan.ts';
 import { summaryOf } from '../../domain/leases/summary.ts';
@@ -44,7 +45,7 @@ import { readDocument, readDrainPlan } from './files.ts';
 import { getMaintenance, maintenanceName, permittedToRead, titleOf } from './maintenances.ts';
 import { type ChosenNodes, chosenNodes } from './nodes.ts';
 import { formatObject, print, CommandError, type Structured, UsageError } from '../output.ts';
-import { planLines, type PlanReport } from './planView.ts';
+import { type CapacityEffect, planLines, type PlanReport } from './planView.ts';
 import { printWorkflowLinks, printStartFormLink, type UiOptions } from './temporalUi.ts';
 
 interface PlanOptions extends ClusterOptions, UiOptions {
@@ -198,11 +199,9 @@ async function planReport(kube: Kube, maintenance: NodeMaintenance, namespace: s
     ...(usesRequests && { requests: await readRequests(kube, podsOf(pods)) }),
     now: kube.now(),
   });
-  const waitsForCapacity = holdsPodsBack(maintenance) && (capacity?.unplaced.length ?? 0) > 0;
-  // After a deadline no pod waits for capacity.
-  const endsByDeadline = maintenance.spec.drainDeadline !== undefined;
-  const blocked =
-    preview.blocked || held.length > 0 || names.length === 0 || (waitsForCapacity && !endsByDeadline);
+  const effect = effectOfMissingCapacity(maintenance);
+  const isFull = effect === 'Waits' && (capacity?.unplaced.length ?? 0) > 0;
+  const blocked = preview.blocked || held.length > 0 || names.length === 0 || isFull;
   return {
     nodes: names,
     held,
@@ -211,8 +210,15 @@ async function planReport(kube: Kube, maintenance: NodeMaintenance, namespace: s
     warnings,
     ...(registration !== undefined && { deploymentRegistration: registration }),
     ...(evictionApi !== undefined && { evictionApi }),
-    ...(capacity !== undefined && { capacity: { ...capacity, isRequired: holdsPodsBack(maintenance) } }),
+    ...(capacity !== undefined && { capacity: { ...capacity, effect } }),
   };
+}
+
+/** Returns what happens to pods that fit on no other node. After a deadline no pod waits. */
+function effectOfMissingCapacity({ spec, status }: NodeMaintenance): CapacityEffect {
+  const isPastDeadline = isTrue(status?.conditions, DRAIN_DEADLINE_EXCEEDED);
+  if (!holdsPodsBack({ spec }, isPastDeadline)) return 'Pending';
+  return spec.drainDeadline === undefined ? 'Waits' : 'WaitsUntilDeadline';
 }
 
 /** Reads from the identity Leases of the workers how they register the evacuator of Deployments, and by which API they drain. */
@@ -241,7 +247,7 @@ const maxClaims = 500;
 async function capacityOf(
   kube: Kube,
   { existing, drained, namespace }: { existing: readonly Node[]; drained: Set<string>; namespace: string },
-): Promise<Omit<NonNullable<PlanReport['capacity']>, 'isRequired'> | undefined> {
+): Promise<Omit<NonNullable<PlanReport['capacity']>, 'effect'> | undefined> {
   if (drained.size === 0) return undefined;
   const signal = AbortSignal.timeout(maxCapacityMs);
   const pods = await listPodsWithScheduling(kube, { maxPods: maxCapacityPods, signal });

@@ -15,6 +15,9 @@ import type { DeploymentRegistration } from '../../domain/leases/processSummary.
 import { escapeForTerminal } from '../output.ts';
 import { type Column, table } from '../terminal/table.ts';
 
+/** Pods that fit on no other node: their replacements are Pending, or they wait until they fit, or until the drain deadline at the latest. */
+export type CapacityEffect = 'Pending' | 'Waits' | 'WaitsUntilDeadline';
+
 /** The effect of a drain, as text or for scripts. */
 export interface PlanReport extends Preview {
   readonly nodes: readonly string[];
@@ -30,8 +33,7 @@ export interface PlanReport extends Preview {
   readonly capacity?: CapacityForecast & {
     /** Number of claims whose volumes could not be read, and were not compared with nodes. */
     readonly unreadClaims: number;
-    /** Pods wait until they fit. */
-    readonly isRequired: boolean;
+    readonly effect: CapacityEffect;
   };
 }
 
@@ -78,7 +80,9 @@ function capacityLines({ capacity, nodes }: PlanReport, isWide: boolean): string
       : ` The volumes of ${numbered(capacity.unreadClaims, 'claim')} could not be read, and were not compared.`;
   const isFine = capacity.unplaced.length + capacity.otherSchedulers + capacity.unreadClaims === 0;
   if (isFine && !isWide) return [];
-  return [escapeForTerminal(`${forecastText(capacity, capacity.isRequired)}${unread}`, 2 * maxLineLength)];
+  return [
+    escapeForTerminal(`${forecastText(capacity, capacity.effect !== 'Pending')}${unread}`, 2 * maxLineLength),
+  ];
 }
 
 function tierLines({ tier, selects, pods }: TierPreview, total = tier, isWide = false): string[] {
@@ -142,28 +146,38 @@ const budgetColumns: Column<PlanReport['budgets'][number]>[] = [
   { title: 'MESSAGE', cell: ({ message }) => message },
 ];
 
-function conclusion({ blocked, tiers, budgets, nodes, held, capacity }: PlanReport): string {
+function conclusion(report: PlanReport): string {
+  const { blocked, tiers, capacity } = report;
+  if (blocked) return `BLOCKED: ${blockersOf(report).join('; ')}.`;
   const pods = tiers.flatMap((tier) => tier.pods);
-  const stuck = pods.filter(isStuck).length + budgets.reduce((sum, one) => sum + (one.stuck ?? 0), 0);
-  const holds = held.map(({ node, holder }) => `${node} (${escapeForTerminal(holder)})`);
-  const unplaced = capacity?.isRequired === true ? capacity.unplaced.length : 0;
-  if (blocked)
-    return `BLOCKED: ${[
-      ...(nodes.length === 0 ? ['no node is selected'] : []),
-      ...(held.length === 0 ? [] : [`maintenance Leases are held by others: ${listed(holds)}`]),
-      ...(stuck === 0 ? [] : [`${numbered(stuck, 'pod')} cannot be evacuated without intervention`]),
-      ...(unplaced === 0
-        ? []
-        : [`${numbered(unplaced, 'pod')} must wait until there is room on other nodes`]),
-    ].join('; ')}.`;
   const waiting = pods.flatMap((pod) => pod.blockers.filter((blocker) => !isBypassed(pod, blocker)));
-  if (waiting.length === 0 && unplaced > 0)
-    return `${numbered(unplaced, 'pod')} ${unplaced === 1 ? 'waits' : 'wait'} until there is room on other nodes, or until the drain deadline.`;
-  if (waiting.length === 0) return 'Nothing blocks the drain.';
+  const unplaced = capacity?.effect === 'WaitsUntilDeadline' ? capacity.unplaced.length : 0;
+  if (waiting.length === 0)
+    return unplaced === 0
+      ? 'Nothing blocks the drain.'
+      : `${waitsForRoom(unplaced)}, or until the drain deadline.`;
   const silent = waiting.filter(({ reason }) => reason === BlockerReason.EvacuatorNotResponding);
   return silent.length > 0
     ? `${numbered(silent.length, 'pod')} ${silent.length === 1 ? 'waits' : 'wait'} for an evacuator that does not respond, and ${silent.length === 1 ? 'is' : 'are'} evicted when its time is over.`
     : 'Temporarily blocked by PodDisruptionBudgets until other pods are ready.';
+}
+
+/** Returns what does not end without intervention. */
+function blockersOf({ tiers, budgets, nodes, held, capacity }: PlanReport): string[] {
+  const pods = tiers.flatMap((tier) => tier.pods);
+  const stuck = pods.filter(isStuck).length + budgets.reduce((sum, one) => sum + (one.stuck ?? 0), 0);
+  const holds = held.map(({ node, holder }) => `${node} (${escapeForTerminal(holder)})`);
+  const unplaced = capacity?.effect === 'Waits' ? capacity.unplaced.length : 0;
+  return [
+    ...(nodes.length === 0 ? ['no node is selected'] : []),
+    ...(held.length === 0 ? [] : [`maintenance Leases are held by others: ${listed(holds)}`]),
+    ...(stuck === 0 ? [] : [`${numbered(stuck, 'pod')} cannot be evacuated without intervention`]),
+    ...(unplaced === 0 ? [] : [waitsForRoom(unplaced)]),
+  ];
+}
+
+function waitsForRoom(pods: number): string {
+  return `${numbered(pods, 'pod')} ${pods === 1 ? 'waits' : 'wait'} until there is room on other nodes`;
 }
 
 const maxLineLength = 1_000;

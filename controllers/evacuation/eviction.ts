@@ -13,6 +13,7 @@ import { inSpanOf } from '../traces.ts';
 import type { EvictionQueue, Waiting } from './evictionQueue.ts';
 import { Evictor } from './evictor.ts';
 import { podOf } from './podOf.ts';
+import { RecentEvictions, recreatedRetryMs } from './recentEvictions.ts';
 import { messageIntervalMs, type StatusMessages } from './statusMessages.ts';
 
 interface Deps {
@@ -42,6 +43,7 @@ export class PodEviction {
   readonly #terminating = new Set<string>();
   /** UIDs of pods whose eviction was rejected, but not by a known budget: each report of it starts another reconcile. */
   readonly #rejected = new Map<string, { count: number; retryAtMs: number }>();
+  readonly #recent = new RecentEvictions();
   #lastEvictionAtMs = 0;
 
   constructor(deps: Deps) {
@@ -55,13 +57,17 @@ export class PodEviction {
     const key = keyOf(evacuation);
     const retryInMs = this.#retryInMs(pod);
     if (retryInMs > 0) return { requeueAfterMs: retryInMs };
+    const recreated = this.#rejected.has(pod.metadata.uid ?? '') ? undefined : this.#recent.blockerOf(pod);
+    if (recreated !== undefined) return this.#postpone(evacuation, pod, recreated);
     const admission = queue.admit(key, pod);
     if (admission.kind === 'Waiting') return this.#reportWaiting(evacuation, admission);
     const maintenances = this.#deps.maintenancesOf(pod);
+    const requestedAt = this.#deps.cluster.kube.now();
     const outcome = await this.#request(key, pod, maintenances);
     switch (outcome.kind) {
       case 'Evicted':
         queue.accepted(key);
+        this.#recent.record(pod, requestedAt);
         this.#recordEvicted(evacuation, pod, maintenances);
         return undefined;
       case 'Gone':
@@ -106,6 +112,15 @@ export class PodEviction {
     this.#terminating.delete(podUid);
     this.#rejected.delete(podUid);
     this.#evictor.forget(podUid);
+  }
+
+  /** What puts the pod back may be changed, so that it is evicted once more later. */
+  async #postpone(evacuation: Evacuation, pod: Pod, blocker: Blocker): Promise<Requeue> {
+    this.#deps.queue.done(keyOf(evacuation));
+    const retryAtMs = performance.now() + recreatedRetryMs;
+    this.#rejected.set(pod.metadata.uid ?? '', { count: 0, retryAtMs });
+    await this.#deps.messages.write(evacuation, { message: blocker.message }, blocker);
+    return { requeueAfterMs: recreatedRetryMs };
   }
 
   #backOff({ metadata: { uid = '' } }: Pod): void {

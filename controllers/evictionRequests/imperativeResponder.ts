@@ -30,6 +30,7 @@ import { type Requeue, WorkQueue } from '../../kube/workQueue.ts';
 import { isOtherDrain } from '../drainChange.ts';
 import type { EvictionQueue, EvictionSlots } from '../evacuation/evictionQueue.ts';
 import { Evictor } from '../evacuation/evictor.ts';
+import { RecentEvictions, recreatedRetryMs } from '../evacuation/recentEvictions.ts';
 import { byTarget, type EvictionView, podKey, targetKey } from './evictionView.ts';
 import type { OtherControllers } from './otherControllers.ts';
 import { heartbeat, writeResponder } from './responderStatus.ts';
@@ -80,6 +81,7 @@ export class ImperativeResponder {
   /** UIDs of pods whose eviction the apiserver has accepted. */
   readonly #evicted = new Set<string>();
   readonly #evictor: Evictor;
+  readonly #recent = new RecentEvictions();
   /** Targets of Evictions that the informer has shown, and that are deleted. */
   readonly #deleted = new Set<string>();
   /** Key of an Eviction -> the Evacuation that was created for it, and for which Eviction of that name. */
@@ -184,7 +186,7 @@ export class ImperativeResponder {
     const step = this.#stepOf(assignment, isCancelled);
     const removesPod = step.kind === 'Evict' || step.kind === 'Evacuate';
     // Nobody can withdraw an Eviction, or report on it, while the apiserver does not serve the kind.
-    const isOutdated = removesPod && this.#deps.view.evictions.lastError !== undefined;
+    const isOutdated = removesPod && !this.#deps.view.evictions.isFollowing;
     if (step.kind !== 'Evict' || isOutdated) this.#slots.done(key);
     if (isOutdated) return { requeueAfterMs: retryMs };
     switch (step.kind) {
@@ -319,9 +321,23 @@ export class ImperativeResponder {
       const { requeueAfterMs } = await this.#report(assignment, rejected.message);
       return { requeueAfterMs: Math.min(requeueAfterMs, waitMs) };
     }
+    const recreated = rejected === undefined ? this.#recent.blockerOf(pod) : undefined;
+    if (recreated !== undefined) return this.#postpone(assignment, pod, recreated.message);
     const admission = this.#slots.admit(key, pod);
     if (admission.kind === 'Waiting') return this.#report(assignment, admission.message);
-    return this.#apply(assignment, pod, await this.#request(pod));
+    const requestedAt = this.#deps.cluster.kube.now();
+    const outcome = await this.#request(pod);
+    if (outcome.kind === 'Evicted') this.#recent.record(pod, requestedAt);
+    return this.#apply(assignment, pod, outcome);
+  }
+
+  /** What puts the pod back may be changed, so that it is evicted once more later. */
+  async #postpone(assignment: Assignment, pod: Pod, message: string): Promise<Requeue> {
+    this.#slots.done(assignment.key);
+    const retryAtMs = performance.now() + recreatedRetryMs;
+    this.#rejected.set(pod.metadata.uid ?? '', { count: 0, retryAtMs, message });
+    const { requeueAfterMs } = await this.#report(assignment, message);
+    return { requeueAfterMs: Math.min(requeueAfterMs, recreatedRetryMs) };
   }
 
   /** A change of the budget wakes the responder, unless no budget is known. */

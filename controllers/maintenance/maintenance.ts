@@ -136,9 +136,9 @@ class MaintenanceReconciler {
     this.#deleted.set(name, uid);
   }
 
-  /** A run that has completed has done its work, or lost its object: another one is for a new object. */
+  /** A run that has completed has done its work, or lost its object: another one is for a new object, unless this happens again and again. */
   onRunClosed(run: ClosedRun): void {
-    if (run.hasCompleted) this.checkAgain(run.name);
+    if (run.hasCompleted && !this.#restarts.has(run.name)) this.checkAgain(run.name);
     else this.#closed.set(run.name, run);
   }
 
@@ -315,7 +315,7 @@ class DetailsRefresher {
 interface Refresh {
   reasons: string;
   pods: string;
-  /** Milliseconds since the epoch. */
+  /** Milliseconds, as `performance.now()`. */
   at: number;
   isSent: boolean;
 }

@@ -50,7 +50,7 @@ const changedForMs = 30_000;
  */
 export class StalledRuns {
   readonly #deps: StalledRunsDeps;
-  /** Object name -> when its run was checked last, or when it was first seen: milliseconds since the epoch. */
+  /** Object name -> when its run was checked last, or when it was first seen, as `performance.now()`. */
   readonly #checked = new Map<string, number>();
   /** Object name -> its generation, and when this process has seen it change. */
   readonly #changed = new Map<string, { version: string; at: Instant | undefined }>();

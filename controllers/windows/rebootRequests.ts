@@ -72,7 +72,9 @@ async function reconcile({ cluster, leases, log }: Deps, name: string): Promise<
   // The informers may not show what the request is based on. Its maintenance is recorded before the Node is annotated.
   const node = await kube.get(resources.nodes, { name });
   if (node === undefined) return undefined;
-  if (isKept(node, await readWindowMaintenances(kube), await leases.read(name))) return undefined;
+  const all = await readWindowMaintenances(kube);
+  // A request that no window waits for is withdrawn although the Lease cannot be read.
+  if (isKept(node, all, undefined) && isKept(node, all, await leases.read(name))) return undefined;
   const { Requested, Started } = RebootAnnotation;
   const isWithdrawn = await annotateReboot(kube, node, { [Requested]: null, [Started]: null });
   if (!isWithdrawn) return { requeueAfterMs: retryMs };

@@ -25,8 +25,12 @@ export interface DeletedPod {
 /** Reports whether the pod was created in place of the deleted one as soon as that was gone. */
 export function isRecreated(pod: Pod, deleted: DeletedPod): boolean {
   if (pod.metadata.uid === deleted.uid || !wasCreatedSince(pod, deleted.deletedAt)) return false;
-  const goneAtMs = deleted.deletedAt.getTime() + deleted.gracePeriodSeconds * 1_000;
-  return createdAtMs(pod.metadata) <= goneAtMs + recreatedWithinMs;
+  return mayBeRecreated(deleted, new Date(createdAtMs(pod.metadata)));
+}
+
+/** Reports whether a pod that is created at this time may be in place of the deleted one. */
+export function mayBeRecreated({ deletedAt, gracePeriodSeconds }: DeletedPod, at: Date): boolean {
+  return at.getTime() <= deletedAt.getTime() + gracePeriodSeconds * 1_000 + recreatedWithinMs;
 }
 
 /**

@@ -73,11 +73,17 @@ export function installationItems(facts: UninstallFacts, choices: UninstallChoic
     const { kind = '' } = object;
     const about = itemsAbout({ phase: 'Installation', kind }, object);
     if (stopped.has(keyOf({ kind, ...object.metadata }))) return [];
+    if (isOfCertManager(object) && !choices.helmObjects)
+      return [about.keep('cert-manager would write it again: delete it after its Certificate')];
     return isOfHelm(object) && !choices.helmObjects
       ? [about.keep(`Helm removes it: helm uninstall ${releaseOf(object)}`)]
       : [about.delete()];
   });
   return [...objects, ...facts.namespaces.flatMap((one) => namespaceItems(one, facts, choices))];
+}
+
+function isOfCertManager({ metadata }: Pick<InstalledObject, 'metadata'>): boolean {
+  return metadata.annotations?.['cert-manager.io/certificate-name'] !== undefined;
 }
 
 function isOfAgent({ metadata }: Lease): boolean {

@@ -88,6 +88,12 @@ const valuesSchema = z.strictObject({
       nodeSelector: labels.default({ 'kubernetes.io/os': 'linux' }),
       affinity: anyObject.default({}),
       priorityClassName: name.default('system-node-critical'),
+      healthPort: z
+        .int()
+        .min(1)
+        .max(65_535)
+        .default(9466)
+        .describe('port of the liveness probe on 127.0.0.1 of the node, and of the metrics'),
       env: variables.describe('more environment variables, such as STATIC_POD_PATH'),
       volumes: objects.describe('more volumes, such as a hostPath with the folder of STATIC_POD_PATH'),
       volumeMounts: objects.describe('more mounts of the container'),

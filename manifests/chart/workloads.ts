@@ -21,6 +21,7 @@ interface PodTemplate {
 interface Container {
   env: EnvVar[];
   volumeMounts: object[];
+  livenessProbe?: { httpGet: object };
   [field: string]: unknown;
 }
 
@@ -149,8 +150,12 @@ export function agentTemplate(manifest: KubeObject, labels: Readonly<Record<stri
       {
         ...container,
         ...image,
+        livenessProbe: {
+          ...container.livenessProbe,
+          httpGet: { ...container.livenessProbe?.httpGet, port: value(healthPort) },
+        },
         env: [
-          ...withDefaults(container.env, env),
+          ...withDefaults(container.env.map(withHealthPort), env),
           settingOf(env)('LOG_LEVEL', 'ne .Values.logLevel "info"', '{{ .Values.logLevel }}'),
           appended(env),
         ],
@@ -170,6 +175,13 @@ export function agentTemplate(manifest: KubeObject, labels: Readonly<Record<stri
     },
   };
   return onlyIf('.Values.agent.enabled', templateOf([daemonSet as unknown as KubeObject]));
+}
+
+const healthPort: Expression = '.Values.agent.healthPort';
+
+/** The liveness probe has the same port. */
+function withHealthPort(variable: EnvVar): EnvVar {
+  return variable.name === 'HEALTH_PORT' ? { ...variable, value: value(`${healthPort} | quote`) } : variable;
 }
 
 /** A change of the ConfigMap restarts the worker. */
@@ -199,7 +211,8 @@ function appended(expression: Expression): string {
 
 /** Variables that a user may set to another value: an object must not have one of them twice. */
 function withDefaults(variables: readonly EnvVar[], env: Expression): (EnvVar | string)[] {
-  const isFixed = ({ name, value: text }: EnvVar) => name === 'COMPONENTS' || text === undefined;
+  const fixed = ['COMPONENTS', 'HEALTH_PORT'];
+  const isFixed = ({ name, value: text }: EnvVar) => fixed.includes(name) || text === undefined;
   return variables.map((variable) =>
     isFixed(variable)
       ? variable

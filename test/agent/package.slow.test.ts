@@ -170,7 +170,10 @@ test('keeps what is held at an upgrade, and puts it back at the removal', async 
   await mkdir(held, { recursive: true });
   const manifest = 'apiVersion: v1\nkind: Pod\nmetadata: {name: web}\n';
   await writeFile(join(held, 'web.yaml'), manifest);
-  await writeFile(onHost('etc/default/node-maintenance-agent'), 'LOG_LEVEL=debug\n');
+  // systemd takes the rest of a line as the value: no shell may run it.
+  const [touched, elsewhere] = [onHost('touched'), onHost('etc/kubernetes/elsewhere')];
+  const settings = `LOG_LEVEL=debug\nREBOOT_COMMAND=touch ${touched} && touch ${touched}\nHOLD_DIRECTORY="/etc/kubernetes/elsewhere"\n#HOLD_DIRECTORY=/nowhere\nHOLD_DIRECTORY="/etc/kubernetes/held-manifests"\n`;
+  await writeFile(onHost('etc/default/node-maintenance-agent'), settings);
   expect(await dpkg('--install', file)).toMatchObject({ code: 0 });
   expect(readdirSync(manifests)).toEqual([]);
   // Two files of this name: nothing decides which is right, so the package stays.
@@ -182,8 +185,8 @@ test('keeps what is held at an upgrade, and puts it back at the removal', async 
   await rm(join(manifests, 'web.yaml'));
   expect(await dpkg('--remove', 'node-maintenance-agent')).toMatchObject({ code: 0 });
   expect(await readFile(join(manifests, 'web.yaml'), 'utf8')).toBe(manifest);
-  expect(existsSync(program())).toBe(false);
-  expect(await readFile(onHost('etc/default/node-maintenance-agent'), 'utf8')).toBe('LOG_LEVEL=debug\n');
+  expect([program(), touched, elsewhere].filter((path) => existsSync(path))).toEqual([]);
+  expect(await readFile(onHost('etc/default/node-maintenance-agent'), 'utf8')).toBe(settings);
   expect(existsSync(onHost('etc/node-maintenance-agent/kubeconfig'))).toBe(true);
 });
 

@@ -6,7 +6,12 @@ import {
   MaintenanceWindowSpec,
   WindowSchedule,
 } from '../../api/maintenanceWindow.ts';
-import { WindowOverrideAnnotation, WindowRequestAnnotation, WORK_NAMESPACE } from '../../api/names.ts';
+import {
+  WINDOW_FINALIZER,
+  WindowOverrideAnnotation,
+  WindowRequestAnnotation,
+  WORK_NAMESPACE,
+} from '../../api/names.ts';
 import { comparedFields, comparedScheduleFields, maxNamedNodes } from '../../admission/windowAuthorPolicy.ts';
 import { resources } from '../../kube/resources.ts';
 import type { Sandbox } from '../../sandbox/sandbox.ts';
@@ -234,6 +239,22 @@ describe('a user who may write windows, and delete no node,', () => {
     expect(await patched(nodeOwner, job, overriding(after), before)).toMatchObject(
       denied('may not create Jobs'),
     );
+  });
+
+  test('may not remove its finalizer, with which its nodes would stay cordoned', async () => {
+    const { metadata, ...rest } = windowOf({ suspend: true });
+    const object = { ...rest, metadata: { ...metadata, finalizers: [WINDOW_FINALIZER] } };
+    const { name, uid = '' } = (
+      await c.admin.create(resources.maintenanceWindows, object as unknown as MaintenanceWindow)
+    ).metadata;
+    const released = { metadata: { finalizers: null } };
+    const asked = (user: string) => dryRuns.patch(resources.maintenanceWindows, { name }, released, user);
+    const refused = await asked(scheduler);
+    expect(refused).toMatchObject(denied(everyNode));
+    expect(refused.rejection).toContain(`metadata.finalizers: user "${scheduler}"`);
+    expect(await asked(nodeOwner)).toMatchObject(allowed);
+    await c.admin.mergePatch(resources.maintenanceWindows, { name }, released);
+    await c.admin.delete(resources.maintenanceWindows, { name }, { uid });
   });
 
   test('may delete it', async () => {

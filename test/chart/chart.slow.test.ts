@@ -263,6 +263,11 @@ describe('the chart', () => {
       message: /deploymentEvacuator\.registration: automatic requires evictionApi evacuation/,
     },
     { set: `cluster=${'a'.repeat(64)}`, message: /cluster/ },
+    { set: 'cluster=notify-prod', message: /cluster: expected another beginning than notify-/ },
+    {
+      set: 'agent.env[0].name=HEALTH_PORT,agent.env[0].value=1',
+      message: /agent\.env: HEALTH_PORT is that of the liveness probe; set agent\.healthPort/,
+    },
     { set: 'webhook.certificates=cert-manager', message: /webhook\.issuerRef\.name: name the issuer/ },
   ])('rejects $set with the field', async ({ set, message }) => {
     const { code, stderr } = await helm.answer(

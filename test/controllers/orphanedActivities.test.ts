@@ -149,6 +149,15 @@ test('an activity is not started again as long as its worker lives, and is start
   await throughout('each death is searched for once at first', 500, () =>
     expect(calls.count('DescribeWorkflowExecution')).toBe(searched),
   );
+  // It was only believed to be dead, lives for a while, and dies.
+  found.delete(dead.id);
+  await throughout('nothing is searched for it', 500, () =>
+    expect(calls.count('DescribeWorkflowExecution')).toBe(searched),
+  );
+  found.add(dead.id);
+  await eventually('another search', () =>
+    expect(calls.count('DescribeWorkflowExecution')).toBeGreaterThan(searched),
+  );
   await handle.executeUpdate('cancel', { args: [] });
   await handle.result();
 });

@@ -21,6 +21,7 @@ import { forEachBounded } from '../../kube/bounded.ts';
 import { resources } from '../../kube/resources.ts';
 import { trimPod } from '../../kube/transform.ts';
 import { kubectlOf, succeeds } from '../api/kubectl.ts';
+import { changedKubeconfig } from '../kube/fixtures.ts';
 import { kubeconfigOf } from '../kit/account.ts';
 import { eventually, eventuallyHolds } from '../kit/eventually.ts';
 import { sendHeartbeats } from '../kit/heartbeats.ts';
@@ -252,6 +253,20 @@ async function plannedNodes(...args: string[]): Promise<string[]> {
   return (JSON.parse(answer) as { nodes: string[] }).nodes;
 }
 
+test('agent kubeconfig prints none that would not verify the apiserver', async () => {
+  const insecure = { 'insecure-skip-tls-verify': true, 'certificate-authority-data': undefined };
+  const { path, remove } = await changedKubeconfig(world.sandbox.kubeconfig, { cluster: insecure });
+  try {
+    expect(await maintenance('agent', 'kubeconfig', 'node-1', '--kubeconfig', path)).toMatchObject({
+      code: 1,
+      stdout: '',
+      stderr: expect.stringContaining('use one with certificate-authority-data'),
+    });
+  } finally {
+    await remove();
+  }
+});
+
 describe('plan', () => {
   let lone: string;
 
@@ -315,6 +330,17 @@ describe('plan', () => {
       stdout: expect.stringMatching(/\nBLOCKED: maintenance Leases are held by others: node-4 \(/),
     });
     await succeeds(maintenance('lease', 'release', 'node-4'));
+  });
+
+  test('says of a node that a maintenance has cordoned nothing else, because that returns to service', async () => {
+    await world.apply('holds', { nodes: ['node-4'], stage: 'Cordon' });
+    await eventually('node-4 to be cordoned', async () =>
+      expect((await world.node('node-4')).spec.unschedulable).toBe(true),
+    );
+    const plain = await succeeds(maintenance('plan', 'node-4'));
+    expect(plain).toContain('holds');
+    expect(plain).not.toContain('already cordoned');
+    await succeeds(maintenance('cancel', 'holds', '--wait', '--timeout', '2m'));
   });
 
   test('takes labels, or a maintenance in a file, and prints JSON', async () => {

@@ -28,13 +28,15 @@ interface Deps {
 const maxConcurrent = 5_000;
 /** Time between two checks of the other pods. */
 const checks: BackOff = { firstMs: 1_000, capMs: 15_000 };
+/** Interval of reports while a pod waits for the others, which extend its deadline: the eviction API cannot evict it, so that nobody could take over. */
+const waitReportMs = 600_000;
 /** A rejected deletion is retried after this, until the progress deadline. */
 const rejectionRetryMs = 30_000;
 
 /** The evacuated pods of one StatefulSet, which leave one at a time. */
 interface Group {
   slot: Semaphore;
-  members: Set<Progress>;
+  members: number;
 }
 
 /**
@@ -53,20 +55,21 @@ export async function runStatefulSetEvacuator(
       const owner = appsController(pod.metadata, 'StatefulSet');
       if (owner === undefined)
         return 'The pod does not belong to a StatefulSet, so nothing would recreate it.';
-      const group = groups.get(owner.uid) ?? { slot: new Semaphore(1), members: new Set() };
+      const group = groups.get(owner.uid) ?? { slot: new Semaphore(1), members: 0 };
       groups.set(owner.uid, group);
-      group.members.add(progress);
+      group.members += 1;
       const message = `Waiting for other pods of StatefulSet ${owner.name}: they leave one at a time.`;
       if (!group.slot.isIdle) progress.reportWaiting(message);
+      const waiting = setInterval(() => progress.report({ message }), waitReportMs);
       try {
-        return await inSlot(group, progress, () =>
-          new Departure({ cluster, events, log }, pod, progress).run(owner),
-        );
+        return await inSlot(group, progress, () => {
+          clearInterval(waiting);
+          return new Departure({ cluster, events, log }, pod, progress).run(owner);
+        });
       } finally {
-        group.members.delete(progress);
-        if (group.members.size === 0) groups.delete(owner.uid);
-        // Its leaving is progress of those behind it.
-        for (const one of group.members) one.report({ message });
+        clearInterval(waiting);
+        group.members -= 1;
+        if (group.members === 0) groups.delete(owner.uid);
       }
     },
     view: cluster,
@@ -107,7 +110,8 @@ class Departure {
       const step = await this.#next(statefulSet);
       if (step.kind === 'Skip') return step.message;
       if (step.kind === 'Wait') {
-        this.#progress.reportWaiting(step.message);
+        // Extends the deadline, as the wait for the slot does.
+        this.#progress.report({ message: step.message });
         await sleep(backOffMs(idle, checks), signal);
       } else if (await this.#delete(statefulSet)) {
         await aborted(signal);

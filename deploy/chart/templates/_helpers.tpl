@@ -30,4 +30,14 @@
 {{- fail "deploymentEvacuator.registration: automatic requires evictionApi evacuation, because only Evacuations have evacuators that their pods do not name" -}}
 {{- end -}}
 {{- end -}}
+{{- range list "node-maintenance-" "maintenance-window-" "notify-" -}}
+{{- if hasPrefix . $.Values.cluster -}}
+{{- fail (printf "cluster: expected another beginning than %s" .) -}}
+{{- end -}}
+{{- end -}}
+{{- range list "HEALTH_PORT" "HEALTH_BIND_ADDRESS" -}}
+{{- if include "node-maintenance.hasVariable" (list $.Values.agent.env .) -}}
+{{- fail (printf "agent.env: %s is that of the liveness probe; set agent.healthPort" .) -}}
+{{- end -}}
+{{- end -}}
 {{- end }}

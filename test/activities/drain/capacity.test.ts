@@ -77,6 +77,36 @@ test('a pod that fits on no other node waits, a pod that nothing recreates does 
   await drain.cancelled();
 });
 
+test('a pod whose Evacuation a user deletes is asked again, although its place is reserved', async () => {
+  const rack = c.named('rack');
+  const node = await c.nodeNamed('n', { rack });
+  const labels = { app: rack };
+  const spec = { nodeSelector: { rack }, containers: [{ name: 'main', image: 'fake' }] };
+  await c.admin.create<KubeObject>(deployments, {
+    metadata: { name: rack, namespace: c.namespace },
+    spec: { replicas: 1, selector: { matchLabels: labels }, template: { metadata: { labels }, spec } },
+  } as KubeObject);
+  const pod = await eventually('the pod', () => {
+    const [found] = c.podsOf(node).filter(({ status }) => status.ready);
+    expect(found).toBeDefined();
+    return found as Pod;
+  });
+  await c.nodeNamed('free', { rack });
+  const wanted = c.maintenance({ nodes: [node], stage: 'Drain' });
+  const applied = await c.applied({ ...wanted, spec: { ...wanted.spec, requireCapacity: true } });
+  const drain = started(() => acts.drain(refOf(applied), 0));
+  await c.eventuallyEvacuating(pod);
+  const { name = '', uid = '' } = (await c.evacuationOf(pod))?.metadata ?? {};
+  await c.admin.delete(resources.evacuations, { namespace: c.namespace, name }, { uid });
+  await eventually('another Evacuation', async () => {
+    const evacuation = await c.evacuationOf(pod);
+    expect(evacuation).toBeDefined();
+    expect([uid, undefined]).not.toContain(evacuation?.metadata.uid);
+  });
+  await drain.cancelled();
+  await remove(c.admin, deployments, { name: rack, namespace: c.namespace });
+});
+
 test('a pod waits until all of its claims are read, however many there are: the last volume is bound to its node', async () => {
   const [node, name] = [await c.nodeNamed('n'), c.named('claims')];
   const claims = Array.from({ length: 300 }, (_, index) => `claim-${1_000 + index}`);

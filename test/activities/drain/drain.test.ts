@@ -478,6 +478,10 @@ describe('drain', () => {
       ]),
     );
     await drain.cancelled();
+    // A rejected pod does not keep the drain active.
+    const impatient = activitiesOn(c, { stalledAfterMs: 300 }).activities;
+    const active = started(() => impatient.drain(refOf(applied), 0, 'Active'));
+    expect(await active.ended).toMatchObject({ kind: 'Waiting' });
     await rejecting.dropped();
   });
 

@@ -1,4 +1,4 @@
-import { readdirSync, statSync } from 'node:fs';
+import { readdirSync, statSync, writeFileSync } from 'node:fs';
 import { readMemoryMb } from '../../../bench/memory.ts';
 import { NODE_LEASE_NAMESPACE, SYSTEM_NAMESPACE } from '../../../api/names.ts';
 import { type Resource, resources } from '../../../kube/resources.ts';
@@ -29,7 +29,10 @@ export interface ResourceSample {
 
 interface WorkerSample {
   pid: number;
-  /** The most that has been resident since its start. What is resident now says less: a kernel may take unused pages back (DAMON), and return them later. */
+  /**
+   * The most that was resident since the sample before. The most since its start could only grow, and what is resident now says less: a kernel may take
+   * unused pages back (DAMON), and return them later.
+   */
   peakMb: number;
   /** The compiled code in the heap of its main thread: V8 compiles a function when it runs for the first time, and frees what has not run for a while. */
   codeMb: number;
@@ -75,6 +78,9 @@ export async function takeSample(
   };
 }
 
+/** "Writing 5 resets the peak resident set size to its current value" (Documentation/filesystems/proc.rst of Linux). */
+const resetPeak = '5';
+
 /** Machine code, and bytecode with its tables. */
 const codeSpaces = ['code', 'code_large_object', 'trusted', 'trusted_large_object'];
 
@@ -85,9 +91,11 @@ async function sampleOf(slot: WorkerSlot): Promise<WorkerSample> {
   const metrics = await slot.metrics();
   const inSpace = (space: string) => sizeIn(metrics, `nodejs_heap_space_size_used_bytes{space="${space}"}`);
   const codeMb = codeSpaces.reduce((total, space) => total + inSpace(space), 0);
+  const peakMb = readMemoryMb(pid, 'VmHWM') ?? 0;
+  writeFileSync(`/proc/${pid}/clear_refs`, resetPeak);
   return {
     pid,
-    peakMb: readMemoryMb(pid, 'VmHWM') ?? 0,
+    peakMb,
     codeMb,
     objectsMb: sizeIn(metrics, 'nodejs_heap_size_used_bytes') - codeMb,
     externalMb: sizeIn(metrics, 'nodejs_external_memory_bytes'),

@@ -1,4 +1,4 @@
-import type { Condition, Pod } from '../../../api/core.ts';
+import type { Condition, KubeObject, Pod } from '../../../api/core.ts';
 import type { Evacuation } from '../../../api/evacuation.ts';
 import { INSTIGATOR_FINALIZER, MAINTENANCE_FINALIZER } from '../../../api/names.ts';
 import { keyOf } from '../../../kube/store.ts';
@@ -8,6 +8,8 @@ import { testCluster, type TestCluster } from '../../kit/cluster.ts';
 import { evacuationControllerOn } from '../../kit/evacuationController.ts';
 import { eventually, throughout } from '../../kit/eventually.ts';
 import { rejectCreations } from '../../kit/rejection.ts';
+import { remove } from '../../kit/reset.ts';
+import { deployments } from '../../kit/resources.ts';
 import { releaseSandbox, testSandbox } from '../../kit/sandbox.ts';
 import { withMembers } from '../../kit/withMembers.ts';
 
@@ -105,6 +107,34 @@ test('an eviction that a policy rejects is repeated with a back-off', async () =
   await admit();
   await eventuallyRemoved(evacuation);
   await c.podsDeleted(c.podsOf(node));
+});
+
+test('a pod that its controller puts back on the node is reported, and not evicted in a loop', async () => {
+  const [own, name] = [await c.nodeNamed('put-back'), c.named('app')];
+  const labels = { app: name };
+  // The scheduler would not bring it back to a cordoned node.
+  const spec = {
+    nodeName: own,
+    terminationGracePeriodSeconds: 1,
+    containers: [{ name: 'main', image: 'fake' }],
+  };
+  await c.admin.create<KubeObject>(deployments, {
+    metadata: { name, namespace: c.namespace },
+    spec: { replicas: 1, selector: { matchLabels: labels }, template: { metadata: { labels }, spec } },
+  } as KubeObject);
+  const podOtherThan = (uid: string | undefined) =>
+    eventually('the pod', () => {
+      const found = c.podsOf(own).find(({ metadata }) => metadata.uid !== uid);
+      expect(found?.metadata.deletionTimestamp).toBeUndefined();
+      return found as Pod;
+    });
+  const first = await podOtherThan(undefined);
+  await requestEvacuation(first);
+  const next = await podOtherThan(first.metadata.uid);
+  await requestEvacuation(next);
+  await eventuallyMessage(next, new RegExp(`^ReplicaSet ${name}-.* recreated this pod on node ${own} `));
+  expect(evictions()).toBe(1);
+  await remove(c.admin, deployments, { name, namespace: c.namespace });
 });
 
 describe('An Evacuation', () => {
@@ -577,13 +607,6 @@ async function blocked(pod: Pod): Promise<Condition | undefined> {
 
 /** Deletes the Deployments of a test, so that the node is free for the next one. */
 async function deleteWorkloads(): Promise<void> {
-  const deployments = {
-    group: 'apps',
-    version: 'v1',
-    plural: 'deployments',
-    kind: 'Deployment',
-    namespaced: true,
-  };
   const { items } = await c.admin.list(deployments, { namespace: c.namespace });
   for (const { metadata } of items) {
     const key = { namespace: c.namespace, name: metadata.name };

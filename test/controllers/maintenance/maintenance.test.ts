@@ -396,6 +396,9 @@ describe('a run', () => {
     const second = await c.applied(maintenance);
     expect(second.metadata.uid).not.toBe(uid);
     await eventuallyRunning(second, runId);
+    // The run of the first object was done: nothing has ended too early.
+    await events.flush();
+    expect((await c.eventsAbout(second)).filter((text) => text.startsWith('WorkflowRestarted'))).toEqual([]);
   });
 });
 

@@ -87,7 +87,7 @@ const eventuallyDenied = (policy: string, node: string, user: string) =>
     expect(condition).toMatchObject({
       status: 'False',
       reason: 'NotAuthorized',
-      message: expect.stringContaining(` ${node}: user "${user}", who requested this, may not`),
+      message: expect.stringContaining(` ${node}: user "${user}", who changed this last, may not gate it`),
     });
   });
 

@@ -144,6 +144,12 @@ describe('Helm', () => {
     expect(first?.reason).toBe('Helm removes it: helm uninstall nm');
   });
 
+  test('keeps a Secret that cert-manager would write again', () => {
+    const annotations = { 'cert-manager.io/certificate-name': 'node-maintenance-webhook' };
+    const secret = { kind: 'Secret', metadata: meta('node-maintenance-webhook', { annotations }) };
+    expect(planned({ installed: [secret] })).toEqual(['Secret node-maintenance-webhook: keep']);
+  });
+
   test('is done without if the user asks for it', () => {
     const verbs = planUninstall(facts({ installed }), { ...plain, helmObjects: true }).map(
       ({ verb }) => verb,
