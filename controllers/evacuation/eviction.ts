@@ -114,7 +114,7 @@ export class PodEviction {
     this.#evictor.forget(podUid);
   }
 
-  /** What puts the pod back may be changed, so that it is evicted once more later. */
+  /** Evicts the pod once more later: what puts it back may have been changed by then. */
   async #postpone(evacuation: Evacuation, pod: Pod, blocker: Blocker): Promise<Requeue> {
     this.#deps.queue.done(keyOf(evacuation));
     const retryAtMs = performance.now() + recreatedRetryMs;

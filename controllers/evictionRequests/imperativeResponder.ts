@@ -331,7 +331,7 @@ export class ImperativeResponder {
     return this.#apply(assignment, pod, outcome);
   }
 
-  /** What puts the pod back may be changed, so that it is evicted once more later. */
+  /** Evicts the pod once more later: what puts it back may have been changed by then. */
   async #postpone(assignment: Assignment, pod: Pod, message: string): Promise<Requeue> {
     this.#slots.done(assignment.key);
     const retryAtMs = performance.now() + recreatedRetryMs;

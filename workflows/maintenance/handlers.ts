@@ -148,7 +148,7 @@ function handleInternalMessages(run: Run, { renderDetails }: Pick<Effects, 'rend
 
 /**
  * Reports whether Temporal has cancelled the run, which continues because its users may not complete it. In such a run every condition rejects. One that
- * was cancelled while it was admitted ignores what it is told until then: it reads the object before its first stage.
+ * was cancelled while it was admitted ignores these signals until then: it reads the object before its first stage.
  */
 function isCancelled(): boolean {
   return CancellationScope.current().consideredCancelled && patched('observe-after-cancellation');

@@ -125,6 +125,7 @@ test('a pod that its controller puts back on the node is reported, and not evict
   const podOtherThan = (uid: string | undefined) =>
     eventually('the pod', () => {
       const found = c.podsOf(own).find(({ metadata }) => metadata.uid !== uid);
+      expect(found).toBeDefined();
       expect(found?.metadata.deletionTimestamp).toBeUndefined();
       return found as Pod;
     });
