@@ -136,6 +136,7 @@ test('a pod that its controller puts back on the node is reported, and not evict
   await eventuallyMessage(next, new RegExp(`^ReplicaSet ${name}-.* recreated this pod on node ${own} `));
   expect(evictions()).toBe(1);
   await remove(c.admin, deployments, { name, namespace: c.namespace });
+  await eventuallyNoneLeft();
 });
 
 describe('An Evacuation', () => {
