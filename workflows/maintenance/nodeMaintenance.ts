@@ -87,9 +87,9 @@ export async function nodeMaintenance(input: MaintenanceInput, previousRun?: Run
   handleMessages(run, work, { requestStage, recordPause, renderDetails });
   // A cancellation does not stop the activity, which may create the object all the same: it counts before the first stage starts.
   if (carried === undefined) await CancellationScope.nonCancellable(() => start(run, input));
-  const complete = () => completeIfAuthorized(run);
-  if (isCancelled()) await CancellationScope.nonCancellable(complete);
-  else onCancellation(complete);
+  const handleCancellation = () => completeIfAuthorized(run);
+  if (isCancelled()) await CancellationScope.nonCancellable(handleCancellation);
+  else onCancellation(handleCancellation);
   return CancellationScope.nonCancellable(async () => {
     runEscalationTimers(run);
     while (!(await isConfirmedOver(run))) {
@@ -97,7 +97,7 @@ export async function nodeMaintenance(input: MaintenanceInput, previousRun?: Run
       await stages[run.stage](run, work);
       if (workflowInfo().continueAsNewSuggested) await continueWith(input, run);
     }
-    return completeStage(run);
+    return complete(run);
   });
 }
 
@@ -226,7 +226,7 @@ function applyStep(run: Run, step: DrainStep | undefined): void {
   if (step !== undefined) applyDrainResult(run, step);
 }
 
-async function completeStage(run: Run): Promise<Outcome> {
+async function complete(run: Run): Promise<Outcome> {
   if (!run.gone) {
     run.stage = 'Complete';
     await enterStage(run, 'Complete');
