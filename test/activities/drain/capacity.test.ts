@@ -6,6 +6,7 @@ import { type Resource, resources } from '../../../kube/resources.ts';
 import type { Sandbox } from '../../../sandbox/sandbox.ts';
 import { activitiesOn, type InProgress, performed, refOf, started } from '../../kit/activity.ts';
 import { testCluster, type TestCluster } from '../../kit/cluster.ts';
+import { createDeployment } from '../../kit/deployment.ts';
 import { evacuationControllerOn } from '../../kit/evacuationController.ts';
 import { eventually } from '../../kit/eventually.ts';
 import { deployments } from '../../kit/resources.ts';
@@ -80,12 +81,7 @@ test('a pod that fits on no other node waits, a pod that nothing recreates does 
 test('a pod whose Evacuation a user deletes is asked again, although its place is reserved', async () => {
   const rack = c.named('rack');
   const node = await c.nodeNamed('n', { rack });
-  const labels = { app: rack };
-  const spec = { nodeSelector: { rack }, containers: [{ name: 'main', image: 'fake' }] };
-  await c.admin.create<KubeObject>(deployments, {
-    metadata: { name: rack, namespace: c.namespace },
-    spec: { replicas: 1, selector: { matchLabels: labels }, template: { metadata: { labels }, spec } },
-  } as KubeObject);
+  await createDeployment(c, rack, { nodeSelector: { rack } });
   const pod = await eventually('the pod', () => {
     const [found] = c.podsOf(node).filter(({ status }) => status.ready);
     expect(found).toBeDefined();

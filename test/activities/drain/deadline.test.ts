@@ -1,5 +1,5 @@
 import type { NodeMaintenanceActivities } from '../../../activities/contract.ts';
-import type { KubeObject, Pod } from '../../../api/core.ts';
+import type { Pod } from '../../../api/core.ts';
 import type { DrainDeadline } from '../../../api/drainDeadline.ts';
 import { OWNER_ANNOTATION } from '../../../api/names.ts';
 import type { NodeMaintenance } from '../../../api/nodeMaintenance.ts';
@@ -11,6 +11,7 @@ import { pods } from '../../kit/builders.ts';
 import { testCluster, type TestCluster } from '../../kit/cluster.ts';
 import { eventually } from '../../kit/eventually.ts';
 import { remove } from '../../kit/reset.ts';
+import { createDeployment } from '../../kit/deployment.ts';
 import { deployments } from '../../kit/resources.ts';
 import { releaseSandbox, testSandbox } from '../../kit/sandbox.ts';
 
@@ -125,17 +126,8 @@ describe('a drain whose deadline deletes what is left', () => {
 
   test('does not delete in a loop a pod that its controller recreates on the node at once', async () => {
     const [node, name] = [await c.nodeNamed('n'), c.named('app')];
-    const labels = { app: name };
     // The scheduler would not bring it back to a cordoned node.
-    const spec = {
-      nodeName: node,
-      terminationGracePeriodSeconds: 1,
-      containers: [{ name: 'main', image: 'fake' }],
-    };
-    await c.admin.create<KubeObject>(deployments, {
-      metadata: { name, namespace: c.namespace },
-      spec: { replicas: 1, selector: { matchLabels: labels }, template: { metadata: { labels }, spec } },
-    } as KubeObject);
+    await createDeployment(c, name, { nodeName: node, terminationGracePeriodSeconds: 1 });
     await eventually('the pod', () => expect(c.podsOf(node)).toHaveLength(1));
     const applied = await draining(node, { at: inSeconds(-60), onDeadline: 'Delete' });
     c.requests.clear();

@@ -1,10 +1,11 @@
-import type { Condition, KubeObject, Pod } from '../../../api/core.ts';
+import type { Condition, Pod } from '../../../api/core.ts';
 import type { Evacuation } from '../../../api/evacuation.ts';
 import { INSTIGATOR_FINALIZER, MAINTENANCE_FINALIZER } from '../../../api/names.ts';
 import { keyOf } from '../../../kube/store.ts';
 import { resources } from '../../../kube/resources.ts';
 import type { Sandbox } from '../../../sandbox/sandbox.ts';
 import { testCluster, type TestCluster } from '../../kit/cluster.ts';
+import { createDeployment } from '../../kit/deployment.ts';
 import { evacuationControllerOn } from '../../kit/evacuationController.ts';
 import { eventually, throughout } from '../../kit/eventually.ts';
 import { rejectCreations } from '../../kit/rejection.ts';
@@ -111,17 +112,8 @@ test('an eviction that a policy rejects is repeated with a back-off', async () =
 
 test('a pod that its controller puts back on the node is reported, and not evicted in a loop', async () => {
   const [own, name] = [await c.nodeNamed('put-back'), c.named('app')];
-  const labels = { app: name };
   // The scheduler would not bring it back to a cordoned node.
-  const spec = {
-    nodeName: own,
-    terminationGracePeriodSeconds: 1,
-    containers: [{ name: 'main', image: 'fake' }],
-  };
-  await c.admin.create<KubeObject>(deployments, {
-    metadata: { name, namespace: c.namespace },
-    spec: { replicas: 1, selector: { matchLabels: labels }, template: { metadata: { labels }, spec } },
-  } as KubeObject);
+  await createDeployment(c, name, { nodeName: own, terminationGracePeriodSeconds: 1 });
   const podOtherThan = (uid: string | undefined) =>
     eventually('the pod', () => {
       const found = c.podsOf(own).find(({ metadata }) => metadata.uid !== uid);
