@@ -34,6 +34,7 @@ import type { DrainStep, ObservedStage, MaintenanceRef, Pace, PauseChanged } fro
 import type { Deps } from '../deps.ts';
 import type { AgentNode } from '../leases/nodeAgents.ts';
 import { acquireNodeLeases } from '../leases/nodeLeases.ts';
+import { releaseReturnedNodes } from '../leases/returnedNodes.ts';
 import { BlockedNotifications, notifiedMaintenanceOf } from '../notifications/notifications.ts';
 import { debounceMs, type ReconcileOptions, reconcile, type Watched, within } from '../reconcile.ts';
 import { StatusWriter } from '../statusWriter.ts';
@@ -205,6 +206,12 @@ class DrainRun<T extends { kind: string }> {
     }
   }
 
+  /** Cancels what was requested for nodes that the selector no longer matches, and releases the Leases of those that are in service again. */
+  async #withdrawFromDeselected(view: View): Promise<void> {
+    await this.#requests.withdrawFrom(deselectedNodes(view), view.maintenance);
+    await releaseReturnedNodes(this.#deps, view);
+  }
+
   /** Reports the Jobs of windows on the nodes. */
   #jobs(): Watched {
     const isOnNode = ({ metadata }: Readonly<Job>) =>
@@ -226,7 +233,7 @@ class DrainRun<T extends { kind: string }> {
     if (held === undefined) return undefined;
     // Pods of earlier tiers may exist that the informers do not show.
     if (!cluster.isFollowing()) return undefined;
-    await this.#requests.withdrawFrom(deselectedNodes(view), view.maintenance);
+    await this.#withdrawFromDeselected(view);
     const status = await this.#readStatus(view, this.#writer);
     const serving = this.#requests.observe(this.#writer.latest);
     const current = { ...held, maintenance: { ...view.maintenance, status } };

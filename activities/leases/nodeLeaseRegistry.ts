@@ -136,12 +136,15 @@ export class MaintenanceLeases {
    * may be releasing it at this moment, which our write prevents.
    */
   readonly #joined = new Set<string>();
+  /** Releases that the apiserver has rejected, by the name of the node. */
+  readonly releases: RejectedWrites;
   /** Node -> the reason in its latest Event. */
   readonly #reported = new Map<string, string>();
 
   constructor(registry: NodeLeaseRegistry, deps: LeaseDeps) {
     this.#registry = registry;
     this.#deps = deps;
+    this.releases = new RejectedWrites(deps.resyncMs);
   }
 
   /** Returns true if this maintenance may change the node at this moment. */

@@ -4,6 +4,7 @@ import { newNodeStatus, withCordon } from '../../domain/maintenance/status.ts';
 import type { ObservedStage, MaintenanceRef } from '../contract.ts';
 import type { Deps } from '../deps.ts';
 import { acquireNodeLeases } from '../leases/nodeLeases.ts';
+import { releaseReturnedNodes } from '../leases/returnedNodes.ts';
 import { otherDelayMs, reconcile } from '../reconcile.ts';
 import { StatusWriter } from '../statusWriter.ts';
 import { isView, namesOf, readView } from '../view.ts';
@@ -23,6 +24,7 @@ export async function keepCordoned(deps: Deps, ref: MaintenanceRef): Promise<Obs
     const acquired = await acquireNodeLeases(deps, view);
     const held = acquired && (await deps.cordons.of(ref.uid).reconcile(acquired, writer));
     if (held === undefined) return undefined;
+    await releaseReturnedNodes(deps, view);
     const now = cluster.kube.now().toISOString();
     const input = { waiting: held.waiting, now, existing: namesOf(view.existing) };
     writer.publish((status) => withCordon(status, nodeStatusesOf(status, view.nodes), input));

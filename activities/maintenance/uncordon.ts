@@ -1,24 +1,30 @@
-import type { Lease, Node } from '../../api/core.ts';
+import type { Node } from '../../api/core.ts';
 import type { NodeMaintenance } from '../../api/nodeMaintenance.ts';
 import { listed } from '../../domain/common/names.ts';
-import { NodeDecision } from '../../domain/common/requester.ts';
 import { autoscalerAnnotationsToRemove } from '../../domain/common/autoscalers.ts';
 import { decideUncordon, isCordoned, type UncordonDecision } from '../../domain/common/cordon.ts';
-import { hasStarted, holdsNodes, stageOf } from '../../domain/common/stage.ts';
-import { isHeldBy, isReleasable } from '../../domain/leases/lease.ts';
+import { hasStarted } from '../../domain/common/stage.ts';
+import { isHeldBy } from '../../domain/leases/lease.ts';
 import { isRejected, leasesRejected, type UnreturnedNode } from '../../domain/leases/nodeLease.ts';
-import { hasCordonRecord, withUncordon } from '../../domain/maintenance/status.ts';
+import { withUncordon } from '../../domain/maintenance/status.ts';
 import { forEachBounded } from '../../kube/bounded.ts';
 import type { EventContent } from '../../kube/events.ts';
 import { isRejection } from '../../kube/errors.ts';
 import { currentInstant, elapsedMs } from '../../kube/monotonicTime.ts';
 import type { MaintenanceRef, Pace, Waiting } from '../contract.ts';
 import type { Deps } from '../deps.ts';
+import {
+  type ClusterState,
+  findHolders,
+  type Holders,
+  readState,
+  releaseUnlessNeeded,
+} from '../leases/holders.ts';
 import { ensureReadinessTaint } from '../readiness/readinessTaint.ts';
 import { otherDelayMs, reconcile } from '../reconcile.ts';
 import { RejectedWrites } from '../rejectedWrites.ts';
 import { StatusWriter } from '../statusWriter.ts';
-import { isCompleting, nodeStatusOf, nodesOf } from '../view.ts';
+import { isCompleting, nodeStatusOf } from '../view.ts';
 import { changeNode, type NodeChange } from './cordons.ts';
 
 const concurrentNodes = 16;
@@ -94,20 +100,6 @@ function isDue(
   });
 }
 
-/** The nodes of a maintenance, and who else holds them. */
-interface Holders {
-  maintenance: NodeMaintenance;
-  nodes: readonly Node[];
-  /** The names of the other maintenances that hold a node. One that is being deleted counts as Complete and holds no node. */
-  holdersOf: (node: Node) => string[];
-}
-
-/** The state in the apiserver. An informer may not show yet that a node was cordoned a moment ago. */
-interface ClusterState extends Holders {
-  /** Undefined if the worker may not list Leases. */
-  leases: ReadonlyMap<string, Lease> | undefined;
-}
-
 interface Uncordoned {
   kind: 'Uncordoned';
   maintenance: NodeMaintenance;
@@ -154,46 +146,6 @@ async function uncordonOnce(deps: Deps, ref: MaintenanceRef, memory: Memory): Pr
     leasesForbidden,
     at: performance.now(),
   };
-}
-
-async function readState(deps: Deps, ref: MaintenanceRef): Promise<ClusterState | undefined> {
-  const { leases, existing, all } = await deps.heldNodes.get();
-  const maintenance = all.find((one) => one.metadata.uid === ref.uid);
-  return maintenance && { leases, ...(await findHolders(deps, maintenance, existing, all)) };
-}
-
-async function findHolders(
-  deps: Deps,
-  maintenance: NodeMaintenance,
-  existing: readonly Node[],
-  all: readonly NodeMaintenance[],
-): Promise<Holders> {
-  const nodes = await nodesToReturn(deps, maintenance, existing);
-  const others = all.filter(
-    (other) => other.metadata.uid !== maintenance.metadata.uid && holdsNodes(stageOf(other)),
-  );
-  const decisionOf = await deps.authority.decideAll(others, nodes);
-  const isHolder = (decision: NodeDecision | undefined) =>
-    decision === NodeDecision.Proceed || decision === NodeDecision.Hold;
-  const holdersOf = ({ metadata: { name } }: Node) =>
-    others.filter((other) => isHolder(decisionOf(other, name))).map(({ metadata }) => metadata.name);
-  return { maintenance, nodes, holdersOf };
-}
-
-/** Returns the nodes that were held before, and those that the selector matches: the requester must be allowed to maintain these. */
-async function nodesToReturn(
-  { authority }: Deps,
-  maintenance: NodeMaintenance,
-  existing: readonly Node[],
-): Promise<Node[]> {
-  const isHeld = (node: Node) => hasCordonRecord(nodeStatusOf(maintenance, node));
-  const decisionOf = await authority.decideAll(
-    [maintenance],
-    existing.filter((node) => !isHeld(node)),
-  );
-  return nodesOf(maintenance, existing).filter(
-    ({ metadata: { name } }) => decisionOf(maintenance, name) !== NodeDecision.Skip,
-  );
 }
 
 function decide({ maintenance, holdersOf }: Holders, node: Node): UncordonDecision {
@@ -264,11 +216,8 @@ async function uncordonNode(
   const change = changeOf(state, node, decision);
   const changed = change === undefined ? done : await changeHeldNode(deps, state, node, change);
   if (changed.kind !== 'Done') return changed;
-  const lease = state.leases?.get(node.metadata.name);
-  const isNeeded = state.holdersOf(node).length > 0;
-  if (isNeeded || lease === undefined || !isReleasable(lease, deps.leases.holder)) return done;
-  const released = await deps.leases.releaseIfUnchanged(lease);
-  return released === 'Released' ? done : withoutLease('it was changed a moment ago and is not released yet');
+  const released = await releaseUnlessNeeded(deps, state, node);
+  return released === 'Changed' ? withoutLease('it was changed a moment ago and is not released yet') : done;
 }
 
 /** Returns what a node needs to return to service; undefined if nothing. */

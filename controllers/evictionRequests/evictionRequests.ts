@@ -11,6 +11,7 @@ import {
   nextStep,
   type Step,
 } from '../../domain/evictionRequests/decide.ts';
+import { forEachBounded } from '../../kube/bounded.ts';
 import type { FencedCluster } from '../../kube/cluster.ts';
 import { isKubeError } from '../../kube/errors.ts';
 import type { EventRecorder } from '../../kube/events.ts';
@@ -36,6 +37,8 @@ interface Deps {
 
 /** Number of pods whose evictions are reconciled in parallel. */
 const workers = 24;
+/** Number of requests of one pod that are read in parallel: anyone who may create them in a namespace decides how many there are. */
+const concurrentReads = 16;
 /** More writes in a row than a pod has requesters mean that the apiserver stores something else than what was decided. */
 const maxSteps = 500;
 /** Upper limit of a wait, so that an adjustment of the clock takes effect. */
@@ -174,13 +177,13 @@ export class EvictionRequestController {
   /** Reads the requests again: a late informer must not show a settled request as a new one, for which a pod would be evicted again. */
   async #confirmed(snapshot: EvictionSnapshot): Promise<EvictionSnapshot> {
     const { kube } = this.#deps.cluster;
-    const read = await Promise.all(
-      snapshot.requests.map(({ metadata: { namespace, name } }) =>
-        kube.get(resources.evictionRequests, { namespace, name }),
-      ),
-    );
+    const read: EvictionRequest[] = [];
+    await forEachBounded(concurrentReads, snapshot.requests, async ({ metadata: { namespace, name } }) => {
+      const request = await kube.get(resources.evictionRequests, { namespace, name });
+      if (request !== undefined) read.push(request);
+    });
     const uids = new Set(snapshot.requests.map(({ metadata }) => metadata.uid));
-    const requests = read.filter((one) => one !== undefined).filter(({ metadata }) => uids.has(metadata.uid));
+    const requests = read.filter(({ metadata }) => uids.has(metadata.uid));
     return { ...snapshot, requests };
   }
 

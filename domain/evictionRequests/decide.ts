@@ -156,7 +156,7 @@ function isSettled(request: EvictionRequest, eviction: LifecycleEviction | undef
 function newEviction({ namespace, freeName, target, requests, pod }: Facts): LifecycleEviction {
   const { apiVersion, kind } = LIFECYCLE_EVICTION;
   const participants = {
-    requesters: requests.map(({ spec }) => spec.requester),
+    requesters: requestersOf([], requests).map(({ name }) => name),
     responders: pod === undefined ? [] : respondersOfPod(pod).map(({ name }) => name),
   };
   return {

@@ -281,6 +281,33 @@ describe('a drained node', () => {
     expect(await holderIdentityOf(ours)).toBe(holder);
     await drain.cancelled();
   });
+
+  test('releases the Lease of a node that is no longer selected once someone uncordons it, unless another maintenance needs it', async () => {
+    const label = { [`rack-${crypto.randomUUID().slice(0, 8)}`]: 'yes' };
+    const [returned, shared] = [await c.nodeNamed('returned', label), await c.nodeNamed('shared', label)];
+    const applied = await c.applied(c.maintenance({ nodes: label, stage: 'Drain', drainPlan: [pods(1000)] }));
+    const drain = started(() => acts.keepDrained(refOf(applied)));
+    await c.eventuallyDrained(applied.metadata.name);
+    const other = await maintaining([shared], 'Cordon');
+    const cordon = started(() => acts.keepCordoned(refOf(other), 'Cordon'));
+    const [key = ''] = Object.keys(label);
+    for (const node of [returned, shared]) await c.labelled(node, { [key]: null });
+    await eventually('both are no longer selected', async () => {
+      const { nodes } = await c.statusOf(applied.metadata.name);
+      expect(nodes).toBe(0);
+    });
+    expect(await holderIdentityOf(returned)).toBe(holder);
+    for (const node of [returned, shared]) await c.uncordoned(node);
+    await eventuallyHeldBy(returned, '');
+    await c.eventuallyCordoned(shared);
+    expect(await holderIdentityOf(shared)).toBe(holder);
+    // One that is selected again is maintained as before.
+    await c.labelled(returned, label);
+    await c.eventuallyCordoned(returned);
+    await eventuallyHeldBy(returned, holder);
+    await drain.cancelled();
+    await cordon.cancelled();
+  });
 });
 
 describe('renewal', () => {

@@ -7,7 +7,12 @@ import type {
   LifecycleEviction,
   ResponderStatus,
 } from '../../../api/lifecycle.ts';
-import { EVICTION_REQUEST, IMPERATIVE_RESPONDER, LIFECYCLE_EVICTION } from '../../../api/names.ts';
+import {
+  EVICTION_REQUEST,
+  IMPERATIVE_RESPONDER,
+  LIFECYCLE_EVICTION,
+  MAX_REQUESTERS,
+} from '../../../api/names.ts';
 import { isFinal } from '../../../domain/evacuation/evictionRequest.ts';
 import {
   completionGraceMs,
@@ -258,6 +263,16 @@ describe('Several EvictionRequests for a pod', () => {
     // What was observed stays observed.
     regenerated(1);
     expect(world.status.observedGeneration).toBe(2);
+  });
+
+  test('are named in the labels of a new Eviction up to the number that its status may have', () => {
+    const world = new World();
+    for (let i = 0; i < MAX_REQUESTERS + 20; i++) world.requested(`example.com/r${i}`);
+    const step = nextStep(world.view);
+    const labels = step.kind === 'CreateEviction' ? step.eviction.metadata.labels : undefined;
+    const roles = Object.values(labels ?? {});
+    expect(roles.filter((role) => role === 'requester')).toHaveLength(MAX_REQUESTERS);
+    expect(labels).toMatchObject({ [IMPERATIVE_RESPONDER]: 'responder' });
   });
 
   test('that come later become owners, too', () => {
