@@ -80,8 +80,8 @@ export function selectedNodes(maintenance: NodeMaintenance, nodes: readonly Node
   return nodes.filter((node) => selectsNode(maintenance.spec.nodeSelector, node));
 }
 
-export function namesOf(nodes: readonly Node[]): Set<string> {
-  return new Set(nodes.map((node) => node.metadata.name));
+export function namesOf(nodes: readonly Node[], except: ReadonlySet<string> = new Set()): Set<string> {
+  return new Set(nodes.map((node) => node.metadata.name).filter((name) => !except.has(name)));
 }
 
 export function isDraining(maintenance: NodeMaintenance): boolean {

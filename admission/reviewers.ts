@@ -180,6 +180,6 @@ function affectsNodes(request: MaintenanceRequest): boolean {
 function proposalOf(request: MaintenanceRequest): Proposal | undefined {
   if (request.operation === 'DELETE') return undefined;
   const { metadata, spec } = request.object;
-  const before = request.operation === 'UPDATE' ? request.oldObject.spec : undefined;
-  return { name: metadata.name, spec, before };
+  const stored = request.operation === 'UPDATE' ? request.oldObject : undefined;
+  return { name: metadata.name, spec, before: stored?.spec, status: stored?.status };
 }

@@ -168,7 +168,7 @@ export class Capacity {
     const evacuating = this.#evacuatingPods().filter(({ metadata }) => !unreported.has(metadata.uid));
     const isEvacuating = new Set(evacuating.map(({ metadata }) => metadata.uid));
     const leavingOf = (maintenance: NodeMaintenance) =>
-      leavingPods(maintenance, selectedNodes(maintenance, cluster.nodes.list()), (node) =>
+      leavingPods(maintenance, maintainedNodes(maintenance, cluster.nodes.list()), (node) =>
         cluster.pods.byIndex(byNode, node).filter((pod) => !isLeftRunning(pod, namespace)),
       ).filter(({ metadata }) => !isEvacuating.has(metadata.uid));
     const withClaims = [...evacuating, ...draining.flatMap(leavingOf)].filter(({ spec }) => spec.claims);
@@ -182,7 +182,7 @@ export class Capacity {
       .list()
       .filter(isDraining)
       .map((one) => this.#placed(one, leavingOf(one)));
-    const cordoned = maintenances.flatMap((one) => [...namesOf(selectedNodes(one, existing))]);
+    const cordoned = maintenances.flatMap((one) => [...namesOf(maintainedNodes(one, existing))]);
     const facts = {
       nodes: withCordoned(existing, new Set(cordoned)),
       pods,
@@ -286,10 +286,17 @@ export class Capacity {
   }
 }
 
-/**
- * Returns the pods that leave the nodes of a maintenance and need other places, in the order in which they leave. Nothing leaves a node that the
- * requester may not maintain.
- */
+/** Returns the selected nodes that the requester may maintain: the others are neither cordoned nor drained. */
+function maintainedNodes(maintenance: NodeMaintenance, nodes: readonly Node[]): Node[] {
+  const skipped = new Set(
+    maintenance.status?.nodeStatuses
+      .filter(({ authorized }) => authorized === false)
+      .map(({ nodeRef }) => nodeRef.name),
+  );
+  return selectedNodes(maintenance, nodes).filter(({ metadata }) => !skipped.has(metadata.name));
+}
+
+/** Returns the pods that leave the nodes of a maintenance and need other places, in the order in which they leave. */
 function leavingPods(
   maintenance: NodeMaintenance,
   nodes: readonly Node[],
@@ -297,7 +304,6 @@ function leavingPods(
 ): Pod[] {
   const plan = planOf(maintenance);
   return nodes
-    .filter((node) => nodeStatusOf(maintenance, node)?.authorized !== false)
     .flatMap(({ metadata }) => podsOn(metadata.name))
     .filter((pod) => needsPlace(pod) && pod.metadata.deletionTimestamp === undefined)
     .map((pod) => ({ pod, position: tierPositionOf(plan, 0, pod), name: podName(pod) }))

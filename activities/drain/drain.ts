@@ -34,7 +34,7 @@ import type { DrainStep, ObservedStage, MaintenanceRef, Pace, PauseChanged } fro
 import type { Deps } from '../deps.ts';
 import type { AgentNode } from '../leases/nodeAgents.ts';
 import { acquireNodeLeases } from '../leases/nodeLeases.ts';
-import { releaseReturnedNodes } from '../leases/returnedNodes.ts';
+import { returnUncordonedNodes } from '../leases/returnedNodes.ts';
 import { BlockedNotifications, notifiedMaintenanceOf } from '../notifications/notifications.ts';
 import { debounceMs, type ReconcileOptions, reconcile, type Watched, within } from '../reconcile.ts';
 import { StatusWriter } from '../statusWriter.ts';
@@ -156,6 +156,8 @@ class DrainRun<T extends { kind: string }> {
   #decisionMs = 0;
   /** The nodes of the latest decision, whose agents are observed. */
   #agentNodes: readonly AgentNode[] = [];
+  /** Names of nodes that were given back before the maintenance is complete. */
+  #returned: ReadonlySet<string> = new Set();
   /** When the deadline deletes the next pod, in milliseconds since the epoch. */
   #nextDeletionAtMs: number | undefined;
   /** Time after which the pods that wait for capacity are compared with the nodes again. */
@@ -206,10 +208,10 @@ class DrainRun<T extends { kind: string }> {
     }
   }
 
-  /** Cancels what was requested for nodes that the selector no longer matches, and releases the Leases of those that are in service again. */
+  /** Cancels what was requested for nodes that the selector no longer matches, and gives back those that someone has uncordoned. */
   async #withdrawFromDeselected(view: View): Promise<void> {
     await this.#requests.withdrawFrom(deselectedNodes(view), view.maintenance);
-    await releaseReturnedNodes(this.#deps, view);
+    this.#returned = await returnUncordonedNodes(this.#deps, view);
   }
 
   /** Reports the Jobs of windows on the nodes. */
@@ -426,7 +428,7 @@ class DrainRun<T extends { kind: string }> {
       wasDrained,
       planLength,
       now: now.toISOString(),
-      existing: namesOf(view.existing),
+      existing: namesOf(view.existing, this.#returned),
       isPaused,
       deadline: view.maintenance.spec.drainDeadline,
       generation,

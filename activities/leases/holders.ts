@@ -1,5 +1,6 @@
 import type { Lease, Node } from '../../api/core.ts';
 import type { NodeMaintenance } from '../../api/nodeMaintenance.ts';
+import { autoscalerAnnotationsToRemove } from '../../domain/common/autoscalers.ts';
 import { NodeDecision } from '../../domain/common/requester.ts';
 import { holdsNodes, stageOf } from '../../domain/common/stage.ts';
 import { isReleasable } from '../../domain/leases/lease.ts';
@@ -77,4 +78,10 @@ export async function releaseUnlessNeeded(
   const isNeeded = state.holdersOf(node).length > 0;
   if (isNeeded || lease === undefined || !isReleasable(lease, leases.holder)) return 'Kept';
   return leases.releaseIfUnchanged(lease);
+}
+
+/** Returns the annotations to remove: none while another maintenance holds the node. */
+export function annotationsToRemove({ maintenance, holdersOf }: Holders, node: Node): string[] {
+  const own = autoscalerAnnotationsToRemove(node, nodeStatusOf(maintenance, node));
+  return own.length > 0 && holdersOf(node).length > 0 ? [] : own;
 }

@@ -136,15 +136,17 @@ export class MaintenanceLeases {
    * may be releasing it at this moment, which our write prevents.
    */
   readonly #joined = new Set<string>();
-  /** Releases that the apiserver has rejected, by the name of the node. */
-  readonly releases: RejectedWrites;
+  /** Nodes that were given back before the maintenance was complete. */
+  readonly returned = new Set<string>();
+  /** Why others cannot be given back yet, by the name of the node. */
+  readonly unreturned: RejectedWrites;
   /** Node -> the reason in its latest Event. */
   readonly #reported = new Map<string, string>();
 
   constructor(registry: NodeLeaseRegistry, deps: LeaseDeps) {
     this.#registry = registry;
     this.#deps = deps;
-    this.releases = new RejectedWrites(deps.resyncMs);
+    this.unreturned = new RejectedWrites(deps.resyncMs);
   }
 
   /** Returns true if this maintenance may change the node at this moment. */

@@ -1,55 +1,87 @@
 import { log } from '@temporalio/activity';
 import type { Node } from '../../api/core.ts';
+import { UNCORDONED_BY_ANNOTATION } from '../../api/names.ts';
 import type { NodeMaintenance } from '../../api/nodeMaintenance.ts';
 import { isCordoned } from '../../domain/common/cordon.ts';
 import { selectsNode } from '../../domain/common/nodeSelector.ts';
-import { isReleasable } from '../../domain/leases/lease.ts';
+import { isHeldBy } from '../../domain/leases/lease.ts';
+import { leasesRejected } from '../../domain/leases/nodeLease.ts';
 import { heldNodesOf } from '../../domain/maintenance/status.ts';
 import { forEachBounded } from '../../kube/bounded.ts';
-import { nodeLeaseOf } from '../../kube/cluster.ts';
 import { errorMessage, isRejection } from '../../kube/errors.ts';
 import type { Deps } from '../deps.ts';
+import { changeNode } from '../nodeChange.ts';
 import type { View } from '../view.ts';
-import { findHolders, readState, releaseUnlessNeeded } from './holders.ts';
+import { annotationsToRemove, type ClusterState, readState, releaseUnlessNeeded } from './holders.ts';
 
-const concurrentReleases = 16;
+const concurrentNodes = 16;
 
-type ReleaseDeps = Pick<Deps, 'authority' | 'cluster' | 'heldNodes' | 'leases' | 'nodeLeases'>;
+type ReturnDeps = Pick<Deps, 'authority' | 'cluster' | 'heldNodes' | 'leases' | 'nodeLeases'>;
 
 /**
- * Releases the Leases of nodes that the maintenance has held, that its selector no longer matches and that someone has uncordoned: they are in service
- * again, and others may maintain them. A Lease that another maintenance needs is kept, and so is one whose release the apiserver rejects.
+ * Gives back nodes that the maintenance has held, that its selector no longer matches and that someone has uncordoned: removes the annotations against
+ * autoscalers, and releases their Leases. Resolves with their names: they are in service, and Complete has nothing to do there, so that their records can be
+ * dropped. Another maintenance that selects a node keeps what it needs.
  */
-export async function releaseReturnedNodes(deps: ReleaseDeps, { maintenance }: View): Promise<void> {
-  const { cluster, leases, nodeLeases } = deps;
+export async function returnUncordonedNodes(
+  deps: ReturnDeps,
+  { maintenance }: View,
+): Promise<ReadonlySet<string>> {
+  const { cluster, nodeLeases } = deps;
   const { uid = '' } = maintenance.metadata;
-  const { releases } = nodeLeases.of(uid);
-  const isDue = ({ metadata: { name } }: Node) =>
-    isReleasable(nodeLeaseOf(cluster, name), leases.holder) && releases.isDue(name);
+  const { returned, unreturned } = nodeLeases.of(uid);
   const recorded = heldNodesOf(maintenance).flatMap((name) => cluster.nodes.get(name) ?? []);
-  const due = recorded.filter((node) => isReturned(maintenance, node) && isDue(node));
-  if (due.length === 0) return;
-  const { holdersOf } = await findHolders(deps, maintenance, due, cluster.maintenances.list());
-  const unneeded = due.filter((node) => holdersOf(node).length === 0).map(({ metadata }) => metadata.name);
-  if (unneeded.length === 0) return;
-  const state = await readState(deps, { uid });
-  if (state?.leases === undefined) return;
-  const current = state.nodes.filter(
-    (node) => unneeded.includes(node.metadata.name) && isReturned(state.maintenance, node),
+  const names = new Set(
+    recorded.filter((node) => isReturned(maintenance, node)).map(({ metadata }) => metadata.name),
   );
-  await forEachBounded(concurrentReleases, current, async (node) => {
+  // A node may be selected and cordoned again.
+  for (const name of returned) if (!names.has(name)) returned.delete(name);
+  const due = [...names].filter((name) => !returned.has(name) && unreturned.isDue(name));
+  if (due.length === 0) return returned;
+  // An informer may not show yet that a node was cordoned a moment ago.
+  const state = await readState(deps, { uid });
+  if (state === undefined) return returned;
+  const nodes = state.nodes.filter(
+    (node) => due.includes(node.metadata.name) && isReturned(state.maintenance, node),
+  );
+  await forEachBounded(concurrentNodes, nodes, async (node) => {
     const { name } = node.metadata;
-    try {
-      const released = await releaseUnlessNeeded(deps, state, node);
-      if (released === 'Released')
-        log.info('Lease of a node that was uncordoned by hand was released', { uid, node: name });
-    } catch (error) {
-      if (!isRejection(error)) throw error;
-      releases.reject(name, errorMessage(error));
-    }
+    const problem = await giveBack(deps, state, node);
+    if (problem !== undefined) return unreturned.reject(name, problem);
+    unreturned.accept(name);
+    returned.add(name);
+    log.info('Node was given back: it is no longer selected, and was uncordoned', { uid, node: name });
   });
+  return returned;
 }
 
 function isReturned({ spec }: NodeMaintenance, node: Node): boolean {
   return !isCordoned(node) && !selectsNode(spec.nodeSelector, node);
+}
+
+/** Resolves with why the node cannot be given back yet; undefined if it is. */
+async function giveBack(deps: ReturnDeps, state: ClusterState, node: Node): Promise<string | undefined> {
+  if (state.leases === undefined) return leasesRejected;
+  try {
+    const changed = await withoutAnnotations(deps, state, node);
+    if (changed !== 'Done') return changed;
+    const released = await releaseUnlessNeeded(deps, state, node);
+    return released === 'Changed' ? 'the Lease was changed a moment ago' : undefined;
+  } catch (error) {
+    if (!isRejection(error)) throw error;
+    return errorMessage(error);
+  }
+}
+
+/** Only the holder of the Lease changes a node. */
+async function withoutAnnotations(deps: ReturnDeps, state: ClusterState, node: Node): Promise<string> {
+  const { name, annotations: present = {} } = node.metadata;
+  const removed = annotationsToRemove(state, node);
+  if (removed.length === 0) return 'Done';
+  const now = deps.cluster.kube.now().getTime();
+  if (!isHeldBy(state.leases?.get(name), deps.leases.holder, now)) return 'the Lease is not held';
+  const keys = UNCORDONED_BY_ANNOTATION in present ? [...removed, UNCORDONED_BY_ANNOTATION] : removed;
+  const annotations = Object.fromEntries(keys.map((key) => [key, null]));
+  const changed = await changeNode(deps, node, { annotations });
+  return changed === 'Done' ? changed : 'the node was changed a moment ago';
 }

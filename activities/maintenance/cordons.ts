@@ -1,6 +1,6 @@
 import { isDeepStrictEqual } from 'node:util';
 import type { Node } from '../../api/core.ts';
-import { FIELD_MANAGER, MAINTENANCE_FINALIZER, UNCORDONED_BY_ANNOTATION } from '../../api/names.ts';
+import { MAINTENANCE_FINALIZER, UNCORDONED_BY_ANNOTATION } from '../../api/names.ts';
 import type { NodeMaintenance, NodeMaintenanceNodeStatus } from '../../api/nodeMaintenance.ts';
 import {
   autoscalerAnnotationsBefore,
@@ -13,10 +13,11 @@ import { numbered } from '../../domain/common/text.ts';
 import type { RejectedNode } from '../../domain/leases/nodeLease.ts';
 import { hasCordonRecord, newNodeStatus, withNodes } from '../../domain/maintenance/status.ts';
 import { forEachBounded } from '../../kube/bounded.ts';
-import { isKubeError, isRejection } from '../../kube/errors.ts';
+import { isRejection } from '../../kube/errors.ts';
 import { resources } from '../../kube/resources.ts';
 import type { InjectedDeps } from '../injectedDeps.ts';
 import type { NodeLeaseRegistry } from '../leases/nodeLeaseRegistry.ts';
+import { changeNode, type NodeChange } from '../nodeChange.ts';
 import { RejectedWrites } from '../rejectedWrites.ts';
 import type { StatusWriter } from '../statusWriter.ts';
 import { type HeldView, namesOf, nodeStatusOf } from '../view.ts';
@@ -249,13 +250,6 @@ function recordsOf(
     .filter(hasCordonRecord);
 }
 
-/** A change of a node. What is missing stays as it is. */
-export interface NodeChange {
-  unschedulable?: boolean;
-  /** Null removes the annotation. */
-  annotations: Readonly<Record<string, string | null>>;
-}
-
 /** Returns what a held node lacks; undefined if nothing. */
 function changeOf(
   node: Node,
@@ -264,35 +258,4 @@ function changeOf(
   const annotations = missingAutoscalerAnnotations(node, record);
   if (!isCordoned(node)) return { node, unschedulable: true, annotations };
   return Object.keys(annotations).length === 0 ? undefined : { node, annotations };
-}
-
-/**
- * Changes this Node object with one request, unless it has changed since it was read (`Changed`): another maintenance, or another worker, may have
- * uncordoned it and released its Lease, and someone else may have cordoned it then. A Node that is gone needs no change.
- */
-export async function changeNode(
-  { cluster }: Pick<InjectedDeps, 'cluster'>,
-  node: Node,
-  { unschedulable, annotations }: NodeChange,
-): Promise<'Done' | 'Changed'> {
-  const { name, uid, resourceVersion } = node.metadata;
-  const patch =
-    unschedulable === undefined
-      ? { metadata: { uid, resourceVersion, annotations } }
-      : {
-          metadata: {
-            uid,
-            resourceVersion,
-            annotations: { ...annotations, [UNCORDONED_BY_ANNOTATION]: null },
-          },
-          spec: { unschedulable },
-        };
-  try {
-    await cluster.kube.mergePatch(resources.nodes, { name }, patch, { fieldManager: FIELD_MANAGER });
-    return 'Done';
-  } catch (error) {
-    if (isKubeError(error, 'NotFound')) return 'Done';
-    if (isKubeError(error, 'Conflict')) return 'Changed';
-    throw error;
-  }
 }

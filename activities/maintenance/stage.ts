@@ -2,6 +2,7 @@ import { log } from '@temporalio/activity';
 import type { Node } from '../../api/core.ts';
 import { COMPLETED_ANNOTATION, FIELD_MANAGER, MAINTENANCE_FINALIZER, WINDOW_LABEL } from '../../api/names.ts';
 import type { NodeMaintenance, NodeMaintenanceStage } from '../../api/nodeMaintenance.ts';
+import { deadlineProblem } from '../../domain/admission/maintenance.ts';
 import { withCondition } from '../../domain/common/conditions.ts';
 import { hasReached, isCompleted, stageOf } from '../../domain/common/stage.ts';
 import { numbered } from '../../domain/common/text.ts';
@@ -45,7 +46,12 @@ export async function requestStage(
   if (isDeleted && stage === 'Complete' && (observed === stage || requestedBy === 'Message'))
     return stageResult(await writeStage(deps, ref, { stage }));
   if (isDeleted || requestedBy === 'Observation') return stageResult(current);
-  await authorizeTemporal(deps, { ...current, spec: { ...current.spec, stage } });
+  const proposed = { ...current, spec: { ...current.spec, stage } };
+  const { metadata, spec, status } = current;
+  const proposal = { name: metadata.name, spec: proposed.spec, before: spec, status };
+  const problem = deadlineProblem(proposal, deps.cluster.kube.now());
+  if (problem !== undefined) throw invalidInput(problem);
+  await authorizeTemporal(deps, proposed);
   return stageResult(
     await writeStage(deps, ref, { stage, annotations: { ...requestedByTemporal, ...requesterIsTemporal } }),
   );

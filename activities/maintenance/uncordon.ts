@@ -14,18 +14,19 @@ import { currentInstant, elapsedMs } from '../../kube/monotonicTime.ts';
 import type { MaintenanceRef, Pace, Waiting } from '../contract.ts';
 import type { Deps } from '../deps.ts';
 import {
+  annotationsToRemove,
   type ClusterState,
   findHolders,
   type Holders,
   readState,
   releaseUnlessNeeded,
 } from '../leases/holders.ts';
+import { changeNode, type NodeChange } from '../nodeChange.ts';
 import { ensureReadinessTaint } from '../readiness/readinessTaint.ts';
 import { otherDelayMs, reconcile } from '../reconcile.ts';
 import { RejectedWrites } from '../rejectedWrites.ts';
 import { StatusWriter } from '../statusWriter.ts';
 import { isCompleting, nodeStatusOf } from '../view.ts';
-import { changeNode, type NodeChange } from './cordons.ts';
 
 const concurrentNodes = 16;
 
@@ -154,12 +155,6 @@ function decide({ maintenance, holdersOf }: Holders, node: Node): UncordonDecisi
     heldBy: holdersOf(node),
     hasCordoned: hasStarted(maintenance, 'Cordon'),
   });
-}
-
-/** Returns the annotations to remove: none while another maintenance holds the node. */
-function annotationsToRemove({ maintenance, holdersOf }: Holders, node: Node): string[] {
-  const own = autoscalerAnnotationsToRemove(node, nodeStatusOf(maintenance, node));
-  return own.length > 0 && holdersOf(node).length > 0 ? [] : own;
 }
 
 function needsChange(holders: Holders, node: Node): boolean {

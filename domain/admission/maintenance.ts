@@ -1,8 +1,13 @@
 import type { Node } from '../../api/core.ts';
 import { SHUTDOWN_MAINTENANCE_PREFIX, TEMPORAL_USER } from '../../api/names.ts';
 import type { NodeDisruptionBudget, NodeReservation } from '../../api/nodeDisruptionBudget.ts';
-import type { NodeMaintenance, NodeMaintenanceSpec } from '../../api/nodeMaintenance.ts';
+import type {
+  NodeMaintenance,
+  NodeMaintenanceSpec,
+  NodeMaintenanceStatus,
+} from '../../api/nodeMaintenance.ts';
 import { compareNames, listed } from '../common/names.ts';
+import { deletesOnDeadline, drainDeadlineOf } from '../drain/escalation.ts';
 import { completeDrainPlan } from '../drain/plan.ts';
 import { desiredTargetsAt } from '../drain/targets.ts';
 import { countOutOfService, limitsOf, outOfService } from '../budget/nodeDisruptionBudget.ts';
@@ -15,6 +20,8 @@ export interface Proposal {
   name: string;
   spec: NodeMaintenanceSpec;
   before?: NodeMaintenanceSpec | undefined;
+  /** The stored status, if there is one. */
+  status?: NodeMaintenanceStatus | undefined;
 }
 
 /** The state of the cluster that a proposal is checked against. */
@@ -53,13 +60,35 @@ export function admissionWarnings(proposal: Proposal, context: AdmissionContext)
 }
 
 /** Returns why a new deadline cannot be met, or undefined: with Delete, pods would be deleted at once, with a grace period of a second. */
-export function deadlineProblem({ spec, before }: Proposal, now: Date): string | undefined {
+export function deadlineProblem(proposal: Proposal, now: Date): string | undefined {
+  if (proposal.spec.stage === 'Complete') return undefined;
+  return passedTimeProblem(proposal, now) ?? lateDeletionProblem(proposal, now);
+}
+
+function passedTimeProblem({ spec, before }: Proposal, now: Date): string | undefined {
   const { at } = spec.drainDeadline ?? {};
-  if (at === undefined || spec.stage === 'Complete' || Date.parse(at) > now.getTime()) return undefined;
+  if (at === undefined || Date.parse(at) > now.getTime()) return undefined;
   const isNew = at !== before?.drainDeadline?.at || (spec.stage === 'Drain' && before.stage !== 'Drain');
   return isNew
     ? `spec.drainDeadline.at: ${at} has passed: set a later time, or spec.drainDeadline.after`
     : undefined;
+}
+
+/** A drain keeps its earliest deadline, so that a later one that deletes would delete at once if that has passed. */
+function lateDeletionProblem({ spec, before, status }: Proposal, now: Date): string | undefined {
+  if (before === undefined || deletesAt({ spec: before, status }, now) !== undefined) return undefined;
+  const time = deletesAt({ spec, status }, now);
+  return time === undefined
+    ? undefined
+    : `spec.drainDeadline: the drain keeps its earliest deadline, ${time}, which has passed, so that Delete would delete all pods that are left at once: keep onDeadline: Report and delete them yourself, or complete this NodeMaintenance and create another one`;
+}
+
+/** Returns the time of the deadline in effect if pods are deleted because it has passed; otherwise undefined. */
+function deletesAt({ spec, status }: Pick<Proposal, 'spec' | 'status'>, now: Date): string | undefined {
+  const deadline = drainDeadlineOf(spec.drainDeadline, status);
+  if (deadline === undefined || deadline.drainedAt !== undefined || !deletesOnDeadline({ spec }))
+    return undefined;
+  return Date.parse(deadline.time) <= now.getTime() ? deadline.time : undefined;
 }
 
 /** Returns why the status of a maintenance could not be stored, or undefined. */

@@ -39,7 +39,8 @@ const roundingMs = 1_000;
  * Decides which pods are deleted so that they are gone at the deadline. Contract:
  *
  * 1. Each pod is deleted as early as its grace period requires, and no grace period is below a second.
- * 2. No pod of a later tier is deleted before one of an earlier tier; none waits until one of an earlier tier has terminated.
+ * 2. No pod of a later tier is deleted before one of an earlier tier; none waits until one of an earlier tier has terminated. While pods of an earlier
+ *    tier run, also those that are not deleted, or have their grace period, later tiers wait until the deadline is near.
  * 3. No static pod is deleted, because only the agent of its node stops it, and none whose Evacuation has the policy Forbid.
  * 4. A pod that is terminating, and would outlive the deadline, is deleted again with a shorter grace period, once its tier is reached or
  *    the deadline is near: in the last second, if it has been terminating for longer than is left.
@@ -52,7 +53,7 @@ export function decideDeletions(
   const deletable = pods.filter(
     ({ pod, forbidsCancellation }) => !forbidsCancellation && podTypeOf(pod) !== 'Static',
   );
-  const firstTier = least(deletable.map(({ tier }) => tier));
+  const firstTier = least(pods.filter(({ pod }) => isInUse(pod, nowMs)).map(({ tier }) => tier));
   const isNear = nowMs >= timeMs - maxLeadOfLaterTiersMs;
   const shortened = deletable
     .filter(({ tier }) => isNear || tier === firstTier)
@@ -62,7 +63,7 @@ export function decideDeletions(
     });
   const deleted = deletionTimes(
     deletable.filter(({ pod }) => pod.metadata.deletionTimestamp === undefined),
-    timeMs,
+    { timeMs, firstTier },
   );
   const planned = [...shortened, ...deleted];
   const due = planned
@@ -83,13 +84,22 @@ interface PlannedDeletion extends PodAtDeadline {
   atMs: number;
 }
 
-/** Returns when each pod is to be deleted. */
-export function deletionTimes(pods: readonly PodAtDeadline[], timeMs: number): PlannedDeletion[] {
+/** Reports whether the tiers after that of the pod wait for it: not for one that is stuck, and not for a static pod, which only an agent stops. */
+function isInUse(pod: Pod, nowMs: number): boolean {
+  const { deletionTimestamp } = pod.metadata;
+  const isStuck = deletionTimestamp !== undefined && Date.parse(deletionTimestamp) <= nowMs;
+  return !isStuck && podTypeOf(pod) !== 'Static';
+}
+
+/** Returns when each pod is to be deleted. `firstTier`: the first tier that has pods, also if these are not deleted. */
+export function deletionTimes(
+  pods: readonly PodAtDeadline[],
+  { timeMs, firstTier }: { timeMs: number; firstTier: number },
+): PlannedDeletion[] {
   const byTier = [...Map.groupBy(pods, ({ tier }) => tier)].toSorted(([a], [b]) => b - a);
-  const first = byTier.at(-1)?.[0];
   let ofLaterTiers = Infinity;
   return byTier.flatMap(([tier, own]) => {
-    const earliest = tier === first ? -Infinity : timeMs - maxLeadOfLaterTiersMs;
+    const earliest = tier <= firstTier ? -Infinity : timeMs - maxLeadOfLaterTiersMs;
     const timed = own.map((one) => ({
       ...one,
       atMs: Math.min(ofLaterTiers, Math.max(earliest, timeMs - graceOf(one.pod) * 1_000 - roundingMs)),

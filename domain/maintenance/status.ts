@@ -80,7 +80,7 @@ export function withDrainDeadline(
 
 /**
  * Returns the status with these nodes, and their sums for `kubectl get`. A node that was cordoned keeps its record when the selector no longer
- * matches it, because Complete uncordons it like the others. The record of a node that does not exist (`existing` lacks its name) is
+ * matches it, because Complete uncordons it like the others. The record of a node that does not exist or was given back (`existing` lacks its name) is
  * dropped: a node that returns under that name is treated as a new one. The record of a node that was only waited for is dropped too.
  */
 export function withNodes(
@@ -174,6 +174,10 @@ export function heldNodesOf({ status }: { status?: NodeMaintenanceStatus | undef
   return status?.nodeStatuses.filter(hasCordonRecord).map(({ nodeRef }) => nodeRef.name) ?? [];
 }
 
+/** The policy `cordon-warnings` knows it by its first words. */
+const noLongerSelected =
+  'No longer selected: stays unschedulable until the maintenance is complete, or someone uncordons it.';
+
 /** Clears the targets, so that pods may return to the node. The pods that are still there stay, and do not count as evacuated. */
 function deselected(node: NodeMaintenanceNodeStatus): NodeMaintenanceNodeStatus {
   const { agentVersion: _version, agentCapabilities: _capabilities, ...recorded } = node;
@@ -184,7 +188,7 @@ function deselected(node: NodeMaintenanceNodeStatus): NodeMaintenanceNodeStatus 
       podsPeak: Math.max(0, podsPeak - podsPendingEvacuation - podsEvacuating),
     }),
     drainTargets: [],
-    drainMessage: 'No longer selected: stays unschedulable until the maintenance is complete.',
+    drainMessage: noLongerSelected,
     podsPendingEvacuation: 0,
     podsEvacuating: 0,
   };

@@ -433,7 +433,8 @@ describe('drain', () => {
       expect(nodeStatuses.map(({ nodeRef }) => nodeRef.name)).not.toContain(vanishing);
     });
     expect(await nodeStatus(applied, leaving)).toMatchObject({
-      drainMessage: 'No longer selected: stays unschedulable until the maintenance is complete.',
+      drainMessage:
+        'No longer selected: stays unschedulable until the maintenance is complete, or someone uncordons it.',
       unschedulableBefore: false,
     });
     await kept.cancelled();

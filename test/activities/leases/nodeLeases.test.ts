@@ -36,6 +36,7 @@ afterAll(async () => {
   await releaseSandbox(sandbox);
 });
 
+const scaleDownDisabled = { 'cluster-autoscaler.kubernetes.io/scale-down-disabled': 'true' };
 const jane = { holderIdentity: 'kubeadm: disk fails, ask jane' };
 const snapshots = { holderIdentity: 'snapshots', leaseDurationSeconds: 600, renewed: 0 };
 const waitingFor = (who: string) => `Waiting for the maintenance Lease of the node: held by ${who}.`;
@@ -282,7 +283,7 @@ describe('a drained node', () => {
     await drain.cancelled();
   });
 
-  test('releases the Lease of a node that is no longer selected once someone uncordons it, unless another maintenance needs it', async () => {
+  test('gives back a node that is no longer selected once someone uncordons it, but for what another maintenance needs', async () => {
     const label = { [`rack-${crypto.randomUUID().slice(0, 8)}`]: 'yes' };
     const [returned, shared] = [await c.nodeNamed('returned', label), await c.nodeNamed('shared', label)];
     const applied = await c.applied(c.maintenance({ nodes: label, stage: 'Drain', drainPlan: [pods(1000)] }));
@@ -297,8 +298,19 @@ describe('a drained node', () => {
       expect(nodes).toBe(0);
     });
     expect(await holderIdentityOf(returned)).toBe(holder);
+    expect((await c.node(returned)).metadata.annotations).toMatchObject(scaleDownDisabled);
     for (const node of [returned, shared]) await c.uncordoned(node);
     await eventuallyHeldBy(returned, '');
+    await c.eventuallyStatus(applied.metadata.name, 'the record is dropped', ({ nodeStatuses }) =>
+      expect(nodeStatuses.map(({ nodeRef }) => nodeRef.name)).not.toContain(returned),
+    );
+    expect((await c.node(returned)).metadata.annotations ?? {}).not.toMatchObject(scaleDownDisabled);
+    // Whoever cordons it now, the maintenance has no part in it.
+    await c.cordoned(returned);
+    await throughout('the Lease is not acquired', 500, async () =>
+      expect(await holderIdentityOf(returned)).toBe(''),
+    );
+    await c.uncordoned(returned);
     await c.eventuallyCordoned(shared);
     expect(await holderIdentityOf(shared)).toBe(holder);
     // One that is selected again is maintained as before.

@@ -1,5 +1,5 @@
 import type { NodeMaintenanceActivities } from '../../../activities/contract.ts';
-import { changeNode } from '../../../activities/maintenance/cordons.ts';
+import { changeNode } from '../../../activities/nodeChange.ts';
 import type { Node } from '../../../api/core.ts';
 import {
   MAINTENANCE_FINALIZER,

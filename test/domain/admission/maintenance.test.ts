@@ -1,6 +1,11 @@
 import { describe, expect, test } from '@jest/globals';
 import type { NodeSelector } from '../../../api/core.ts';
-import type { NodeMaintenanceSpec, NodeMaintenanceStage } from '../../../api/nodeMaintenance.ts';
+import type { DrainDeadline } from '../../../api/drainDeadline.ts';
+import type {
+  NodeMaintenanceSpec,
+  NodeMaintenanceStage,
+  NodeMaintenanceStatus,
+} from '../../../api/nodeMaintenance.ts';
 import {
   admissionWarnings,
   deadlineProblem,
@@ -10,6 +15,7 @@ import {
   storageProblem,
   type AdmissionContext,
 } from '../../../domain/admission/maintenance.ts';
+import { emptyStatus } from '../../../domain/maintenance/status.ts';
 import { labelled, pods } from '../../kit/builders.ts';
 
 const node = (name: string, labels: Record<string, string> = {}) => ({ metadata: { name, labels } });
@@ -75,6 +81,73 @@ describe('a deadline that has passed', () => {
     { when: 'is not a duration', proposal: { spec: spec(everything) }, want: undefined },
   ])('$when', ({ proposal, want }) => {
     expect(deadlineProblem({ name: 'me', ...proposal }, now)).toBe(want);
+  });
+});
+
+describe('a deadline in effect that has passed', () => {
+  const now = new Date('2026-01-01T12:00:00Z');
+  const deletes = (drainDeadline: Partial<DrainDeadline>): NodeMaintenanceSpec => ({
+    ...spec(everything),
+    drainDeadline: { onDeadline: 'Delete', steps: [], ...drainDeadline },
+  });
+  const reports = (drainDeadline: Partial<DrainDeadline>): NodeMaintenanceSpec =>
+    deletes({ onDeadline: 'Report', ...drainDeadline });
+  const drainedSince = (time: string, drainDeadline?: NodeMaintenanceStatus['drainDeadline']) => ({
+    ...emptyStatus,
+    stageStatuses: [{ name: 'Drain' as const, startTimestamp: time }],
+    ...(drainDeadline && { drainDeadline }),
+  });
+  const started = '2026-01-01T09:00:00Z';
+  const effective = { time: '2026-01-01T11:00:00Z', steps: [] };
+  const problem =
+    'spec.drainDeadline: the drain keeps its earliest deadline, 2026-01-01T11:00:00Z, which has passed, so that Delete would delete all pods that are left at once: keep onDeadline: Report and delete them yourself, or complete this NodeMaintenance and create another one';
+
+  test.each([
+    {
+      when: 'rejects Delete with a later time',
+      proposal: { spec: deletes({ at: '2026-01-02T12:00:00Z' }), before: reports({ after: '2h' }) },
+      want: problem,
+    },
+    {
+      when: 'rejects Delete with a duration that is over',
+      proposal: { spec: deletes({ after: '2h' }), before: spec(everything) },
+      want: problem,
+    },
+    {
+      when: 'admits other changes of one that deletes already',
+      proposal: {
+        spec: { ...deletes({ after: '2h' }), reason: 'disks' },
+        before: deletes({ after: '2h' }),
+        status: drainedSince(started, effective),
+      },
+      want: undefined,
+    },
+    {
+      when: 'admits Report',
+      proposal: { spec: reports({ after: '2h' }), before: deletes({ after: '2h' }) },
+      want: undefined,
+    },
+    {
+      when: 'admits Delete once the nodes were drained',
+      proposal: {
+        spec: deletes({ after: '2h' }),
+        before: reports({ after: '2h' }),
+        status: drainedSince(started, { ...effective, drainedAt: '2026-01-01T10:00:00Z' }),
+      },
+      want: undefined,
+    },
+    {
+      when: 'admits Delete before the deadline',
+      proposal: {
+        spec: deletes({ after: '4h' }),
+        before: reports({ after: '4h' }),
+        status: drainedSince(started),
+      },
+      want: undefined,
+    },
+  ])('$when', ({ proposal, want }) => {
+    const known = { name: 'me', status: drainedSince(started, effective), ...proposal };
+    expect(deadlineProblem(known, now)).toBe(want);
   });
 });
 

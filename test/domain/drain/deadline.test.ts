@@ -34,6 +34,10 @@ const left = (one: Pod, tier = 0, forbidsCancellation = false): PodAtDeadline =>
 const decideBefore = (secondsLeft: number, all: PodAtDeadline[]) =>
   decideDeletions(all, { timeMs, nowMs: timeMs - seconds(secondsLeft) });
 
+/** The times at which pods that can all be deleted are deleted. */
+const timesOf = (all: PodAtDeadline[], at = timeMs) =>
+  deletionTimes(all, { timeMs: at, firstTier: Math.min(...all.map(({ tier }) => tier)) });
+
 const graces = (secondsLeft: number, all: PodAtDeadline[]) =>
   decideBefore(secondsLeft, all).due.map(({ gracePeriodSeconds }) => gracePeriodSeconds);
 
@@ -113,8 +117,17 @@ describe('tiers', () => {
     ]);
   });
 
-  test('pods of an earlier tier that are terminating hold nothing back', () => {
+  test('pods of an earlier tier that are stuck hold nothing back', () => {
     expect(graces(3_601, [left(terminating(30, -5_000)), left(withGrace(pod(), 3_600), 1)])).toEqual([3_600]);
+  });
+
+  test.each([
+    { when: 'is not deleted', earlier: left(pod(), 0, true) },
+    { when: 'has its grace period', earlier: left(terminating(9_000, -10)) },
+  ])('a later tier waits until the deadline is near if a pod of an earlier tier $when', ({ earlier }) => {
+    const all = [earlier, left(withGrace(pod(), 7_200), 1)];
+    expect(decideBefore(7_201, all)).toEqual({ due: [], nextAtMs: timeMs - maxLeadOfLaterTiersMs });
+    expect(graces(600, all)).toEqual([600]);
   });
 
   test('one pod of a later tier, with a grace period of days, cannot have the others deleted at once', () => {
@@ -175,7 +188,7 @@ describe('laws', () => {
   test('no pod of a later tier is deleted before one of an earlier tier', () => {
     fc.assert(
       fc.property(anyPods, (all) => {
-        const planned = deletionTimes(all, timeMs);
+        const planned = timesOf(all);
         for (const earlier of planned)
           for (const later of planned)
             if (earlier.tier < later.tier) expect(earlier.atMs).toBeLessThanOrEqual(later.atMs);
@@ -206,7 +219,7 @@ describe('laws', () => {
   test('an earlier deadline deletes no pod later', () => {
     fc.assert(
       fc.property(anyPods, fc.nat({ max: 10_000 }), (all, secondsEarlier) => {
-        const times = (at: number) => deletionTimes(all, at).map(({ atMs }) => atMs);
+        const times = (at: number) => timesOf(all, at).map(({ atMs }) => atMs);
         const earlier = times(timeMs - seconds(secondsEarlier));
         for (const [i, atMs] of times(timeMs).entries()) expect(earlier[i]).toBeLessThanOrEqual(atMs);
       }),

@@ -247,7 +247,8 @@ describe('the nodes of a status', () => {
     expect(status.nodeStatuses).toEqual([
       {
         ...recorded('left', true),
-        drainMessage: 'No longer selected: stays unschedulable until the maintenance is complete.',
+        drainMessage:
+          'No longer selected: stays unschedulable until the maintenance is complete, or someone uncordons it.',
         podsPendingEvacuation: 0,
         podsEvacuating: 0,
       },
