@@ -28,6 +28,14 @@ export function busy(problem: string): ApplicationFailure {
   return ApplicationFailure.create({ type: FailureType.Busy, message: problem });
 }
 
+/** Creates a retryable failure: the apiserver rejects that an evacuation is withdrawn. */
+export function notWithdrawn(rejection: string): ApplicationFailure {
+  return ApplicationFailure.create({
+    type: FailureType.Unavailable,
+    message: oneLine(`an evacuation could not be withdrawn: ${rejection}`, maxMessageLength),
+  });
+}
+
 /** How long a worker leaves a run of another cluster alone. */
 const foreignRunRetryMs = 30_000;
 

@@ -12,6 +12,7 @@ import { serveHealth } from './health.ts';
 import { runIdentityLease } from './identityLease.ts';
 import { watchNode } from './nodeWatch.ts';
 import { runReboot } from './reboot/reboot.ts';
+import { returnToService } from './shutdown/returnToService.ts';
 import { runShutdown, ShutdownState } from './shutdown/shutdown.ts';
 import { runStaticPods, StaticPodState } from './staticPods/staticPods.ts';
 import { runTokenRenewal } from './token.ts';
@@ -45,7 +46,11 @@ export async function runAgent(config: AgentConfig, log: Log, signal: AbortSigna
       },
       (stop) => runIdentityLease(deps, { staticPods, canReboot: config.reboot !== undefined }, stop),
       (stop) => runTokenRenewal(deps, { kubeconfig }, stop),
-      async (stop) => config.shutdown && runShutdown(deps, { ...config.shutdown, shared: shutdown }, stop),
+      (stop) =>
+        config.shutdown === undefined
+          ? // An agent that delayed shutdowns may have left the maintenance of one.
+            returnToService(deps, () => false, stop)
+          : runShutdown(deps, { ...config.shutdown, shared: shutdown }, stop),
       (stop) => serveHealth(config.health, staticPods, { log, signal: stop }),
     ]);
   } finally {

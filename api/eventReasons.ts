@@ -426,6 +426,12 @@ export const eventReasons = {
     on: ['MaintenanceWindow'],
     meaning: 'The workflow of the open window ended without closing it, and a new run continues.',
   },
+  WithdrawalRejected: {
+    type: 'Warning',
+    on: ['NodeMaintenance'],
+    meaning:
+      'The apiserver rejects that evacuations are withdrawn, for example because of a policy for one namespace. The maintenance goes on, or completes, without that.',
+  },
   WorkflowRestarted: {
     type: 'Warning',
     on: ['NodeMaintenance'],

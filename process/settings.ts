@@ -60,9 +60,14 @@ export function parseSettings<Schema extends z.ZodObject>(
   const fields = Object.entries(schema.shape).map(([key, field]) => [key, sourceOf(field)] as const);
   for (const [, source] of fields) addOption(command, source);
   command.parse(argv, { from: 'user' });
+  // By the names of the flags: those of the fields may differ.
   const flags: Values = command.opts();
   const values: Values = Object.fromEntries(
-    fields.map(([key, { variable }]) => [key, flags[key] ?? (variable && env[variable])]),
+    fields.map(([key, { flags: names, variable }]) => [
+      key,
+      (names === undefined ? undefined : flags[new Option(names).attributeName()]) ??
+        (variable && env[variable]),
+    ]),
   );
   const parsed = schema.safeParse(values);
   if (parsed.success) return parsed.data;

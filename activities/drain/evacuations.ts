@@ -1,3 +1,4 @@
+import { Context } from '@temporalio/activity';
 import type { Node, Pod } from '../../api/core.ts';
 import type { Evacuation } from '../../api/evacuation.ts';
 import { DEFAULT_PROGRESS_DEADLINE_SECONDS, FIELD_MANAGER, INSTIGATOR_FINALIZER } from '../../api/names.ts';
@@ -24,9 +25,11 @@ import { resources } from '../../kube/resources.ts';
 import type { MaintenanceRef, Unfinished } from '../contract.ts';
 import type { Deps } from '../deps.ts';
 import { RejectedWrites } from '../rejectedWrites.ts';
+import { notWithdrawn } from '../failures.ts';
 import { cachedPod, latestPod } from './latestPod.ts';
 import { type OtherDrains, othersThatNeed } from './otherDrains.ts';
 import { withdrawRequests } from './requestRemoval.ts';
+import { Withdrawals } from './withdrawals.ts';
 import { isCompleting, isDraining, namesOf, nodesOf } from '../view.ts';
 
 const concurrentWrites = 24;
@@ -86,7 +89,11 @@ export class Evacuations {
   }
 
   /** Withdraws the Evacuations on nodes that the maintenance no longer selects. */
-  async withdrawFrom(nodes: readonly string[], maintenance: NodeMaintenance): Promise<void> {
+  async withdrawFrom(
+    nodes: readonly string[],
+    maintenance: NodeMaintenance,
+    withdrawals: Withdrawals,
+  ): Promise<void> {
     const pods = nodes.flatMap((node) => this.#cluster.pods.byIndex(byNode, node));
     const requested = pods.flatMap((pod) => {
       const evacuation = this.#find(pod);
@@ -99,7 +106,9 @@ export class Evacuations {
     const unneeded = requested.filter(({ evacuation, pod }) =>
       isUnneeded(evacuation, pod, { cluster: this.#cluster, others }),
     );
-    await forEachBounded(concurrentWrites, unneeded, ({ evacuation }) => withdraw(this.#cluster, evacuation));
+    await forEachBounded(concurrentWrites, unneeded, ({ evacuation }) =>
+      withdrawals.perform(evacuation, (one) => withdraw(this.#cluster, one)),
+    );
   }
 
   /**
@@ -173,6 +182,8 @@ export class Evacuations {
   }
 }
 
+/** After as many attempts, some ten seconds, the nodes are uncordoned although a withdrawal is rejected: the evacuation controller tries it again. */
+const maxRejectedAttempts = 7;
 /** A slow apiserver does not keep a call of `removeEvacuations` from removing some. */
 const minRemovalMs = 5_000;
 
@@ -193,7 +204,7 @@ function isResolvedLater(error: unknown): boolean {
  * maintenance in progress" (KEP-4212 > Uncordon (Complete)). Lists them from the apiserver, because the last one may have been created a moment ago.
  */
 export async function removeEvacuations(
-  { cluster, authority, removalMs }: Deps,
+  { cluster, authority, events, removalMs }: Deps,
   ref: MaintenanceRef,
 ): Promise<Unfinished | undefined> {
   const startedAt = performance.now();
@@ -209,6 +220,7 @@ export async function removeEvacuations(
   const others = (node: Node) =>
     draining.filter((other) => decisionOf(other, node.metadata.name) !== NodeDecision.Skip);
   const { items } = await kube.list(resources.evacuations, {});
+  const withdrawals = new Withdrawals();
   const endsAt = Math.max(startedAt + removalMs, performance.now() + Math.min(removalMs, minRemovalMs));
   const left = await forEachBounded(
     concurrentWrites,
@@ -217,13 +229,19 @@ export async function removeEvacuations(
       const pod = await podOf(cluster, evacuation);
       // The evacuation controller deletes an Evacuation whose pod is gone.
       if (pod === undefined || !names.has(pod.spec.nodeName ?? '')) return;
-      if (isUnneeded(evacuation, pod, { cluster, others })) await withdraw(cluster, evacuation);
+      if (isUnneeded(evacuation, pod, { cluster, others }))
+        await withdrawals.perform(evacuation, (one) => withdraw(cluster, one));
     },
     { endsAt },
   );
   const requestsLeft = mayHaveRequests(maintenance)
-    ? await withdrawRequests(cluster, { maintenance, nodes: names, others }, endsAt)
+    ? await withdrawRequests(cluster, { maintenance, nodes: names, others, withdrawals }, endsAt)
     : 0;
+  const [rejection] = withdrawals.rejections;
+  // A webhook may answer again in a moment; a policy must not keep the nodes out of service.
+  if (rejection !== undefined && Context.current().info.attempt < maxRejectedAttempts)
+    throw notWithdrawn(rejection);
+  withdrawals.record(maintenance, events);
   return left + requestsLeft > 0 ? { kind: 'Unfinished' } : undefined;
 }
 

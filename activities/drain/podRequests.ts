@@ -1,4 +1,5 @@
 import type { Pod } from '../../api/core.ts';
+import type { EvictionRequest } from '../../api/lifecycle.ts';
 import type { NodeMaintenance } from '../../api/nodeMaintenance.ts';
 import { isLive, requestStateOf } from '../../domain/evacuation/evictionRequest.ts';
 import { evictionBlocker } from '../../domain/evacuation/progress.ts';
@@ -14,6 +15,7 @@ import type { DrainChangeFilter } from './changeFilter.ts';
 import { Evacuations } from './evacuations.ts';
 import { EvictionRequests } from './evictionRequests.ts';
 import { othersThatNeed } from './otherDrains.ts';
+import { Withdrawals } from './withdrawals.ts';
 
 const concurrentWrites = 24;
 /** Time for which one pass requests evictions, so that progress is published in between. */
@@ -26,14 +28,15 @@ const syncCheckMs = 200;
  * that a drain decides without knowing which of them a pod has.
  */
 export class PodRequests {
-  readonly #deps: Pick<Deps, 'cluster' | 'serving'>;
+  readonly #deps: Pick<Deps, 'cluster' | 'events' | 'serving'>;
   readonly #evacuations: Evacuations;
   readonly #requests: EvictionRequests;
+  readonly #withdrawals = new Withdrawals();
   #serving: ServingState = 'NotServed';
   /** Whether a request waited for its answer when `#serving` was observed. */
   #wasWaiting = false;
 
-  constructor(deps: Pick<Deps, 'cluster' | 'serving'>) {
+  constructor(deps: Pick<Deps, 'cluster' | 'events' | 'serving'>) {
     this.#deps = deps;
     this.#evacuations = new Evacuations(deps.cluster);
     this.#requests = new EvictionRequests(deps.cluster);
@@ -94,9 +97,14 @@ export class PodRequests {
 
   /** Withdraws what was requested on nodes that the maintenance no longer selects. */
   async withdrawFrom(nodes: readonly string[], maintenance: NodeMaintenance): Promise<void> {
-    await this.#evacuations.withdrawFrom(nodes, maintenance);
-    const { cluster, serving } = this.#deps;
-    if (!serving.isUsed || nodes.length === 0) return;
+    const { events, serving } = this.#deps;
+    await this.#evacuations.withdrawFrom(nodes, maintenance, this.#withdrawals);
+    if (serving.isUsed && nodes.length > 0) await this.#withdrawRequestsFrom(nodes, maintenance);
+    this.#withdrawals.record(maintenance, events);
+  }
+
+  async #withdrawRequestsFrom(nodes: readonly string[], maintenance: NodeMaintenance): Promise<void> {
+    const { cluster } = this.#deps;
     const others = cluster.maintenances
       .list()
       .filter(({ metadata }) => metadata.uid !== maintenance.metadata.uid);
@@ -104,7 +112,7 @@ export class PodRequests {
       .flatMap((node) => cluster.pods.byIndex(byNode, node))
       .filter((pod) => othersThatNeed(cluster, () => others, pod).length === 0)
       .flatMap((pod) => this.#requests.of(pod).request ?? []);
-    await forEachBounded(concurrentWrites, unneeded, (request) => withdrawRequest(cluster.kube, request));
+    await forEachBounded(concurrentWrites, unneeded, (request) => this.#withdraw(request));
   }
 
   /**
@@ -153,10 +161,13 @@ export class PodRequests {
   async #perform(pod: Pod, route: Route, maintenance: NodeMaintenance): Promise<void> {
     const { request } = this.#requests.of(pod);
     if (route === 'Request' || route === 'Probe') await this.#requests.create(pod, maintenance);
-    else if (route === 'Withdraw' && request !== undefined)
-      await withdrawRequest(this.#deps.cluster.kube, request);
+    else if (route === 'Withdraw' && request !== undefined) await this.#withdraw(request);
     else if (route === 'Renew' && request !== undefined && isLive(request))
       await deleteRequest(this.#deps.cluster.kube, request);
+  }
+
+  #withdraw(request: EvictionRequest): Promise<void> {
+    return this.#withdrawals.perform(request, (one) => withdrawRequest(this.#deps.cluster.kube, one));
   }
 
   #routeOf(pod: Pod, hasEvacuation: boolean, now: Date): Route {

@@ -9,6 +9,7 @@ import { ignoreConflict, isKubeError } from '../../kube/errors.ts';
 import { resources } from '../../kube/resources.ts';
 import { latestPod } from './latestPod.ts';
 import { type OtherDrains, othersThatNeed } from './otherDrains.ts';
+import type { Withdrawals } from './withdrawals.ts';
 
 const concurrentWrites = 24;
 
@@ -17,6 +18,7 @@ interface Removal {
   /** Names of its nodes. */
   nodes: ReadonlySet<string>;
   others: OtherDrains;
+  withdrawals: Withdrawals;
 }
 
 /**
@@ -25,7 +27,7 @@ interface Removal {
  */
 export async function withdrawRequests(
   cluster: Cluster,
-  { maintenance, nodes, others }: Removal,
+  { maintenance, nodes, others, withdrawals }: Removal,
   endsAt: number,
 ): Promise<number> {
   const requests = (await listRequests(cluster)).filter((one) => isOurs(one) && isLive(one));
@@ -37,8 +39,11 @@ export async function withdrawRequests(
       const pod = await latestPod(cluster, { namespace: metadata.namespace ?? '', ...spec.target.pod });
       if (pod === undefined || !nodes.has(pod.spec.nodeName ?? '')) return;
       const needing = othersThatNeed(cluster, others, pod);
-      if (needing.length === 0) await withdrawRequest(cluster.kube, request);
-      else await leaveTo(cluster, request, { from: maintenance, to: needing });
+      await withdrawals.perform(request, (one) =>
+        needing.length === 0
+          ? withdrawRequest(cluster.kube, one)
+          : leaveTo(cluster, one, { from: maintenance, to: needing }),
+      );
     },
     { endsAt },
   );

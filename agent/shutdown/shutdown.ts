@@ -120,7 +120,11 @@ class ShutdownHandler {
   async reconcile(state: LogindState | undefined, signal: AbortSignal): Promise<number> {
     this.#state = state;
     if (state !== undefined) this.#checkLimit(state);
-    if (state === undefined && this.#record === undefined) return unknownPollMs;
+    if (state === undefined && this.#record === undefined) {
+      // After another boot it is certain without logind that the shutdown is over.
+      this.#startReturn(signal);
+      return unknownPollMs;
+    }
     if (state?.preparing === false) {
       await this.#handleNoShutdown(state, signal);
       return this.#parts.inhibitor.isHeldIn(state.inhibitors) ? idlePollMs : unknownPollMs;
@@ -152,6 +156,10 @@ class ShutdownHandler {
       this.#record = undefined;
       this.#hasReturned = false;
     }
+    this.#startReturn(signal);
+  }
+
+  #startReturn(signal: AbortSignal): void {
     if (this.#hasReturned || this.#returning !== undefined) return;
     this.#returning = startTask(signal, async (stop) => {
       await returnToService(this.#deps, () => this.#state?.preparing, stop);

@@ -79,6 +79,11 @@ export function shutdownLimits(
 ): ShutdownLimits {
   const limitSeconds = Math.min(wantedSeconds ?? inhibitDelayMaxSeconds, inhibitDelayMaxSeconds);
   const neededSeconds = Math.max(wantedSeconds ?? 0, kubeletSeconds + 1);
+  if (wantedSeconds !== undefined && wantedSeconds <= kubeletSeconds)
+    return {
+      limitSeconds,
+      problem: `the agent delays a shutdown for ${wantedSeconds} s, of which a kubelet that delays shutdowns gets ${kubeletSeconds} s, so that nothing would be drained: set SHUTDOWN_LIMIT, or the sum of SHUTDOWN_PRIORITIES, to more than ${kubeletSeconds} s, or KUBELET_SHUTDOWN_PERIOD to the shutdownGracePeriod of the kubelet`,
+    };
   if (neededSeconds <= inhibitDelayMaxSeconds) return { limitSeconds };
   return {
     limitSeconds,

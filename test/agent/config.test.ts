@@ -17,6 +17,14 @@ test('the hold directory is beside the static pod path', () => {
   });
 });
 
+test.each([
+  { argv: ['--prefer-node-maintenance-during-graceful-shutdown', 'false'], env: {} },
+  { argv: [], env: { PREFER_NODE_MAINTENANCE_DURING_GRACEFUL_SHUTDOWN: 'false' } },
+])('shutdowns are not delayed with $argv and $env', ({ argv, env }) => {
+  expect(parseAgentConfig(['--node', 'n1'], {}).shutdown).toBeDefined();
+  expect(parseAgentConfig(['--node', 'n1', ...argv], env).shutdown).toBeUndefined();
+});
+
 describe('invalid settings name flag, variable and remedy', () => {
   test.each([
     {

@@ -137,15 +137,15 @@ export function refOf({ metadata }: NodeMaintenance): MaintenanceRef {
 }
 
 /** Temporal logs every failure of an activity, even one that a test expects. */
-const newEnvironment = () =>
+const newEnvironment = (info: { attempt?: number } = {}) =>
   new MockActivityEnvironment(
-    { workflowExecution: { workflowId: 'none', runId: testRunId } },
+    { workflowExecution: { workflowId: 'none', runId: testRunId }, ...info },
     { logger: new DefaultLogger('ERROR') },
   );
 
 /** Runs an activity as the Temporal worker does, until it ends. */
-export function performed<T>(act: () => Promise<T>): Promise<T> {
-  return newEnvironment().run(act);
+export function performed<T>(act: () => Promise<T>, info: { attempt?: number } = {}): Promise<T> {
+  return newEnvironment(info).run(act);
 }
 
 /** Runs an activity twice, as Temporal does when a worker dies at its end, and expects the second run to write nothing. */

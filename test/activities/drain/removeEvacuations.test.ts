@@ -1,10 +1,12 @@
 import type { NodeMaintenanceActivities } from '../../../activities/contract.ts';
 import type { Pod } from '../../../api/core.ts';
-import { INSTIGATOR_FINALIZER } from '../../../api/names.ts';
+import { EVACUATION, INSTIGATOR_FINALIZER } from '../../../api/names.ts';
 import type { Sandbox } from '../../../sandbox/sandbox.ts';
 import { activitiesOn, performed, performedTwice, refOf } from '../../kit/activity.ts';
 import { pods } from '../../kit/builders.ts';
 import { testCluster, type TestCluster } from '../../kit/cluster.ts';
+import { eventually } from '../../kit/eventually.ts';
+import { denyByPolicy } from '../../kit/rejection.ts';
 import { withMembers } from '../../kit/withMembers.ts';
 import { releaseSandbox, testSandbox } from '../../kit/sandbox.ts';
 
@@ -142,4 +144,43 @@ test('nothing is removed without the object', async () => {
   await c.applied(c.evacuation(pod));
   await performedTwice(c, () => acts.removeEvacuations({ name: 'missing', uid: 'missing', generation: 1 }));
   expect(await finalizersOn(pod)).toEqual([INSTIGATOR_FINALIZER]);
+});
+
+test('an Evacuation that may not be removed keeps the others neither from that nor, after some attempts, from being over', async () => {
+  const { pod, node, applied } = await completing();
+  const other = await c.podOn(node, { priority: 1000 });
+  for (const one of [pod, other]) await c.applied(c.evacuation(one));
+  const name = `evacuations-stay-${crypto.randomUUID().slice(0, 8)}`;
+  const allow = await denyByPolicy(c.admin, name, {
+    failurePolicy: 'Fail',
+    matchConstraints: {
+      resourceRules: [
+        {
+          apiGroups: [EVACUATION.group],
+          apiVersions: ['*'],
+          operations: ['DELETE'],
+          resources: ['evacuations'],
+        },
+      ],
+    },
+    matchConditions: [{ name: 'one', expression: `oldObject.spec.podRef.uid == '${pod.metadata.uid}'` }],
+    validations: [{ expression: 'false', message: 'this namespace is frozen' }],
+  });
+  const { activities, flushEvents } = activitiesOn(c);
+  const attempted = (attempt: number) =>
+    performed(() => activities.removeEvacuations(refOf(applied)), { attempt });
+  await eventually('the policy is in effect', async () => {
+    await c.applied(c.evacuation(pod));
+    await expect(attempted(1)).rejects.toThrow('this namespace is frozen');
+  });
+  expect(await c.evacuationOf(other)).toBeUndefined();
+  expect(await attempted(7)).toBeUndefined();
+  expect((await c.evacuationOf(pod))?.metadata.deletionTimestamp).toBeUndefined();
+  await flushEvents();
+  expect((await c.eventsAbout(applied)).join('\n')).toContain('WithdrawalRejected');
+  await allow();
+  await eventually('it is removed', async () => {
+    await attempted(7);
+    expect(await c.evacuationOf(pod)).toBeUndefined();
+  });
 });

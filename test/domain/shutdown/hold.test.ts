@@ -137,6 +137,14 @@ describe('the limit of a shutdown', () => {
       max: 5,
       want: { limitSeconds: 5, problem: expect.stringContaining('set InhibitDelayMaxSec=31 ') },
     },
+    {
+      wantedSeconds: 25,
+      max: 600,
+      want: {
+        limitSeconds: 25,
+        problem: expect.stringContaining('nothing would be drained: set SHUTDOWN_LIMIT'),
+      },
+    },
   ])('$wantedSeconds of $max s', ({ wantedSeconds, max, want }) => {
     expect(shutdownLimits({ wantedSeconds, kubeletSeconds: 30 }, max)).toEqual(want);
   });
