@@ -1,5 +1,7 @@
+import type { Condition } from '../../api/core.ts';
 import { DEFAULT_REBOOT_TIMEOUT_SECONDS, WindowAnnotation } from '../../api/names.ts';
 import type { NodeMaintenance } from '../../api/nodeMaintenance.ts';
+import { oneLine } from '../common/text.ts';
 import { needsReboot, type RebootState, rebootStateOf } from '../reboot/nodeReboot.ts';
 import { awaitLease, awaitUntil, type NodeStepFacts, type NodeStep } from './nodeFacts.ts';
 import { rebootNotRequired } from './nodeResult.ts';
@@ -45,8 +47,27 @@ export function finishReboot(facts: NodeStepFacts): NodeStep | undefined {
 export function awaitReboot(facts: NodeStepFacts): NodeStep | undefined {
   const state = stateOf(facts);
   if (state === undefined || facts.workResult === undefined) return undefined;
+  if (state === 'Started') return awaitBoot(facts, state);
+  const undrained = awaitDrainedNode(facts);
+  if (undrained !== undefined) return undrained;
   if (state !== 'NotRequested') return awaitBoot(facts, state);
   return awaitLease(facts) ?? { kind: 'RequestReboot' };
+}
+
+/** The agent reboots only a node that all its maintenances have drained: another one may select it, too. */
+function awaitDrainedNode(facts: NodeStepFacts): NodeStep | undefined {
+  const drained = nodeDrainedOf(facts);
+  if (drained?.status === 'True') return undefined;
+  const cause = drained?.message ? `: ${oneLine(drained.message, maxCauseLength)}` : '';
+  return { kind: 'Wait', message: `the node, which is to be rebooted, is not drained${cause}` };
+}
+
+const maxCauseLength = 256;
+
+/** Returns the condition Drained of the Node. */
+function nodeDrainedOf({ node }: NodeStepFacts): Condition | undefined {
+  if (node.kind !== 'Present') return undefined;
+  return node.node.status?.conditions?.find(({ type }) => type === 'Drained');
 }
 
 export function skipReboot({ work, reboot, node }: NodeStepFacts): NodeStep | undefined {
@@ -89,11 +110,17 @@ function awaitBoot(facts: NodeStepFacts, state: RebootState): NodeStep {
     ? 'its agent started to reboot it, and it did not report a new boot ID'
     : 'its agent did not begin to reboot it';
   return awaitUntil(facts, isStarted ? 'the node is rebooting' : 'the reboot of the node is requested', {
-    at: workResult === undefined ? nowMs : Date.parse(workResult.lastTransitionTime),
+    at: workResult === undefined ? nowMs : requestedAt(facts, workResult),
     seconds,
     failure: {
       reason: 'RebootTimeout',
       message: `${failed} within ${seconds} s: check ${isStarted ? 'the console of the node' : 'the log of the agent on the node'}, reboot the node if that is needed, then mark its work as done (kubectl maintenance window advance), or set the NodeMaintenance to Complete and delete it to maintain the node again`,
     },
   });
+}
+
+/** When the agent could begin: the reboot was requested, and the node was drained. */
+function requestedAt(facts: NodeStepFacts, { lastTransitionTime }: Condition): number {
+  const drainedAt = Date.parse(nodeDrainedOf(facts)?.lastTransitionTime ?? '') || 0;
+  return Math.max(Date.parse(lastTransitionTime), drainedAt);
 }

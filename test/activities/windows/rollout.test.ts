@@ -676,8 +676,11 @@ describe('a window', () => {
   const annotated = (name: string, annotations: Record<string, string | null>) =>
     c.patched(resources.nodes, { name }, { metadata: { annotations } });
 
+  /** The maintenance controller, which does not run here, has reported on the Node that all its maintenances have drained it. */
   async function booted(name: string, bootID: string): Promise<void> {
-    const body = { status: { nodeInfo: { bootID } } };
+    const { status } = await c.node(name);
+    const others = (status?.conditions ?? []).filter(({ type }) => type !== 'Drained');
+    const body = { status: { nodeInfo: { bootID }, conditions: [...others, is('Drained')] } };
     await c.caughtUpWith({
       ...(await c.admin.mergePatch(resources.nodes, { name }, body, { subresource: 'status' })),
       kind: 'Node',

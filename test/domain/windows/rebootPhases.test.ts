@@ -30,6 +30,9 @@ interface NodeDiffers {
   requested?: string;
   started?: string;
   isReady?: boolean;
+  /** The status of the condition Drained of the Node, and when it became that. */
+  isDrained?: boolean;
+  drainedSecondsAgo?: number;
 }
 
 function nodeWith({
@@ -38,6 +41,8 @@ function nodeWith({
   requested,
   started,
   isReady = true,
+  isDrained = true,
+  drainedSecondsAgo = 10_000,
 }: NodeDiffers): Node {
   return {
     metadata: {
@@ -52,7 +57,18 @@ function nodeWith({
       unschedulable: true,
       ...(!isReady && { taints: [{ key: 'node.kubernetes.io/not-ready', effect: 'NoSchedule' }] }),
     },
-    status: bootID === '' ? {} : { nodeInfo: { bootID } },
+    status: {
+      conditions: [
+        {
+          type: 'Drained',
+          status: isDrained ? 'True' : 'False',
+          reason: 'AdminRequested',
+          message: 'NodeMaintenance rack-7 (Drain)',
+          lastTransitionTime: before(drainedSecondsAgo),
+        },
+      ],
+      ...(bootID !== '' && { nodeInfo: { bootID } }),
+    },
   };
 }
 
@@ -119,6 +135,10 @@ const rebooting = awaiting('the node is rebooting');
 const asked = awaiting('the reboot of the node is requested');
 const withdrawing = { kind: 'Wait', message: 'the request to reboot the node is being withdrawn' };
 const heldByJane = { kind: 'Wait', message: 'its maintenance Lease is held by jane' };
+const undrained = {
+  kind: 'Wait',
+  message: 'the node, which is to be rebooted, is not drained: NodeMaintenance rack-7 (Drain)',
+};
 const bothWritten = { requested: ended, started: ended };
 
 describe('a node that is to be rebooted', () => {
@@ -133,6 +153,32 @@ describe('a node that is to be rebooted', () => {
       when: 'is asked when that is recorded',
       given: { conditions: [drained, isRequested] },
       want: { kind: 'RequestReboot' },
+    },
+    {
+      when: 'is not asked while another maintenance drains it',
+      given: { conditions: [drained, isRequested], node: { isDrained: false } },
+      want: undrained,
+    },
+    {
+      when: 'has no time limit while another maintenance drains it',
+      given: {
+        conditions: [drained, condition(rebootRequested, 700)],
+        node: { requested: ended, isDrained: false },
+      },
+      want: undrained,
+    },
+    {
+      when: 'has its time from when it is drained by all of them',
+      given: {
+        conditions: [drained, condition(rebootRequested, 700)],
+        node: { requested: ended, drainedSecondsAgo: 100 },
+      },
+      want: asked,
+    },
+    {
+      when: 'is rebooting, although another maintenance has selected it since',
+      given: { conditions: [drained, isRequested], node: { ...bothWritten, isDrained: false } },
+      want: rebooting,
     },
     { when: 'waits while another client holds its Lease', given: { leaseHolder: 'jane' }, want: heldByJane },
     {
