@@ -40,8 +40,11 @@ export async function readView(
   stage: NodeMaintenanceStage,
 ): Promise<View | ObservedStage | undefined> {
   const cached = maintenances.get(ref.name);
-  const maintenance = cached ?? (await kube.get(resources.nodeMaintenances, { name: ref.name }));
+  // The informer may still show a predecessor of the same name.
+  const isShown = cached?.metadata.uid === ref.uid;
+  const maintenance = isShown ? cached : await kube.get(resources.nodeMaintenances, { name: ref.name });
   if (maintenance === undefined || maintenance.metadata.uid !== ref.uid) return { kind: 'Gone' };
+  if (cached !== undefined && !isShown) return undefined;
   const { generation = 0 } = maintenance.metadata;
   if (generation < ref.generation && (await isBehind({ kube }, maintenance))) return undefined;
   const current = stageOf(maintenance);

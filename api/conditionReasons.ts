@@ -43,6 +43,10 @@ const stalled = {
   meaning:
     'The workflow of the object makes no progress; the object has the condition only if that has happened.',
   reasons: {
+    ActivityFailed: {
+      status: ['True'],
+      meaning: 'An activity of the workflow fails again and again; it is tried again until it succeeds.',
+    },
     WorkflowContinues: { status: ['False'], meaning: 'The workflow makes progress again.' },
     WorkflowFailed: {
       status: ['True'],
@@ -56,6 +60,11 @@ const stalled = {
       status: ['True'],
       meaning:
         'The workflow task of the run fails again and again; the run is replaced after `--stalled-run-timeout`.',
+    },
+    WorkflowTaskNotPolled: {
+      status: ['True'],
+      meaning:
+        'No worker takes the workflow task of the run, for example because Temporal routes it to another version.',
     },
   },
 } as const satisfies ConditionTypeFacts;

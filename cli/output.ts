@@ -100,6 +100,12 @@ function twoUnits(ms: number, [large, a]: [number, string], [small, b]: [number,
   return `${Math.floor(ms / large)}${a}${rest === 0 ? '' : `${rest}${b}`}`;
 }
 
+/** Formats when something was: `5m ago`, or `in 5m` for a future time; undefined if it is not a time. */
+export function ago(time: string | undefined, now: number): string | undefined {
+  const text = age(time, now);
+  return text === undefined || text.startsWith('in ') ? text : `${text} ago`;
+}
+
 /** Formats the age of a time, or `in 5m` for a future time; undefined if it is not a time. */
 export function age(time: string | undefined, now: number): string | undefined {
   const at = Date.parse(time ?? '');

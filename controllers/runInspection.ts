@@ -50,8 +50,33 @@ export async function findRun(
     hasFailed: hasFailed(status),
     startedMs: startTime.getTime(),
     taskAttempts: raw.pendingWorkflowTask?.attempt ?? 0,
+    untakenSinceMs: untakenSince(run),
+    failingActivity: await failingActivity(temporal, raw.pendingActivities ?? []),
     silentActivities: (raw.pendingActivities ?? []).filter(isSilent).map(attemptOf),
   };
+}
+
+/** Returns since when a workflow task waits for a worker. One that a person has paused in Temporal has no task to take. */
+function untakenSince({
+  status,
+  raw,
+}: NonNullable<Awaited<ReturnType<typeof describeRun>>>): number | undefined {
+  const task = raw.pendingWorkflowTask;
+  if (task == null || status === 'PAUSED' || optionalTsToMs(task.startedTime) !== undefined) return undefined;
+  return optionalTsToMs(task.scheduledTime);
+}
+
+/** A worker that has died is no failure of the activity. */
+async function failingActivity(
+  temporal: Client,
+  activities: readonly PendingActivity[],
+): Promise<ObservedRun['failingActivity']> {
+  const failing = activities
+    .filter(({ lastFailure }) => lastFailure?.applicationFailureInfo != null)
+    .toSorted((a, b) => (b.attempt ?? 0) - (a.attempt ?? 0))[0];
+  if (failing === undefined) return undefined;
+  const message = await failureMessage(temporal, failing.lastFailure);
+  return { type: failing.activityType?.name ?? '', attempts: failing.attempt ?? 0, message };
 }
 
 type PendingActivity = NonNullable<WorkflowExecutionDescription['raw']['pendingActivities']>[number];

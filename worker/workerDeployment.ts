@@ -4,6 +4,9 @@ import type { WorkerDeployment } from './config.ts';
 import { retryUntilAvailable } from './startupRetry.ts';
 import type { Temporal } from './temporal.ts';
 
+/** A leader that waits for an answer does not lead again when it has lost its Lease. */
+const answerTimeoutMs = 30_000;
+
 interface Dependencies {
   temporal: Temporal;
   availability: TemporalAvailability;
@@ -34,7 +37,8 @@ export async function setCurrentVersion(
     // Before the names of the cluster are claimed, the deployment may be that of another one.
     const outage = availability.outage();
     if (outage !== undefined) throw new Error(outage.reason);
-    return client.workflowService.setWorkerDeploymentCurrentVersion(request);
+    const set = () => client.workflowService.setWorkerDeploymentCurrentVersion(request);
+    return client.withAbortSignal(signal, () => client.withDeadline(Date.now() + answerTimeoutMs, set));
   };
   try {
     await retryUntilAvailable(dependency, attempt);

@@ -1,6 +1,6 @@
 import type { Lease, Node } from '../../api/core.ts';
 import type { NodeMaintenance } from '../../api/nodeMaintenance.ts';
-import { autoscalerAnnotationsToRemove } from '../../domain/common/autoscalers.ts';
+import { autoscalerAnnotationsToRemove, ownAutoscalerAnnotations } from '../../domain/common/autoscalers.ts';
 import { NodeDecision } from '../../domain/common/requester.ts';
 import { holdsNodes, stageOf } from '../../domain/common/stage.ts';
 import { isReleasable } from '../../domain/leases/lease.ts';
@@ -82,6 +82,10 @@ export async function releaseUnlessNeeded(
 
 /** Returns the annotations to remove: none while another maintenance holds the node. */
 export function annotationsToRemove({ maintenance, holdersOf }: Holders, node: Node): string[] {
-  const own = autoscalerAnnotationsToRemove(node, nodeStatusOf(maintenance, node));
+  const record = nodeStatusOf(maintenance, node);
+  // Another maintenance that was completed before may have left its own.
+  const own = hasCordonRecord(record)
+    ? autoscalerAnnotationsToRemove(node, record)
+    : ownAutoscalerAnnotations(node);
   return own.length > 0 && holdersOf(node).length > 0 ? [] : own;
 }

@@ -21,7 +21,7 @@ import { unverifiedIdentity } from '../../domain/common/temporalIdentity.ts';
 import { joinedProblems } from '../../domain/common/text.ts';
 import { shown } from '../../domain/common/untrusted.ts';
 import { activeReservationsIn } from '../../domain/windows/reservations.ts';
-import { stageOf } from '../../domain/common/stage.ts';
+import { isCompleted, stageOf } from '../../domain/common/stage.ts';
 import { KubeError } from '../../kube/errors.ts';
 import { resources } from '../../kube/resources.ts';
 import type { Admitted, AdmitRequest } from '../contract.ts';
@@ -64,6 +64,11 @@ export async function admit(
       `name: NodeMaintenance "${input.name}" exists with a different ${difference}; choose another name, or give only the name to run the existing one`,
     );
   }
+  // Otherwise a Schedule, or a user, would take a run that does nothing for the maintenance of nodes that are in service.
+  if (wanted !== undefined && isCompleted(existing))
+    throw invalidInput(
+      `name: NodeMaintenance "${input.name}" exists and is complete; choose another name, or delete it first`,
+    );
   return admitted(deps, existing);
 }
 

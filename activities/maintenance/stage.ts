@@ -90,10 +90,12 @@ export async function recordPause(deps: Deps, ref: MaintenanceRef, paused: boole
         message: 'No new Evacuation is created and no new tier starts.',
       } as const)
     : ({ status: 'False', reason: 'Resumed', message: '' } as const);
-  await updateStatus(deps, ref, (status) => ({
+  const change: StatusChange = (status) => ({
     ...status,
     conditions: withCondition(status.conditions, { type: 'Paused', ...facts }, now),
-  }));
+  });
+  // The run may not have seen a newer generation: the controller signals what is not observed.
+  await updateStatus(deps, ref, change, { generation: ref.generation });
 }
 
 async function authorizeResume(deps: Deps, ref: MaintenanceRef): Promise<void> {
@@ -124,7 +126,7 @@ export async function startStage(
     ...withDrainDeadline(withStage(status, stage, now), maintenance.spec.drainDeadline),
     nodes: nodes.length,
   });
-  const updated = await updateStatus(deps, ref, change, maintenance);
+  const updated = await updateStatus(deps, ref, change, { known: maintenance });
   if (updated?.changed) {
     log.info('Stage started', { uid: ref.uid, stage, nodes: nodes.length });
     recordStarted(deps, maintenance, stage, selected);
@@ -246,18 +248,18 @@ async function changeFinalizers(
 
 /**
  * Applies the change to the status. Resolves with the newest object and whether it changed; undefined if it is gone. `known`: the object as it was
- * just read.
+ * just read. `generation`: that of the object which the change was decided from, unless it is the newest one.
  */
 export async function updateStatus(
   deps: Deps,
   ref: MaintenanceRef,
   change: StatusChange,
-  known?: NodeMaintenance,
+  { known, generation }: { known?: NodeMaintenance; generation?: number } = {},
 ): Promise<{ latest: NodeMaintenance; changed: boolean } | undefined> {
   const current = known ?? (await read(deps, ref));
   if (current === undefined) return undefined;
   const writer = new StatusWriter(deps.cluster.kube, current, deps.lastStatusWrites);
-  writer.publish(change);
+  writer.publish(change, generation);
   await writer.flush();
   return { latest: writer.latest, changed: writer.latest !== current };
 }

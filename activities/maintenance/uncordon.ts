@@ -149,11 +149,18 @@ async function uncordonOnce(deps: Deps, ref: MaintenanceRef, memory: Memory): Pr
   };
 }
 
+/** One that was cancelled in another stage before a worker has started any has cordoned nothing, and leaves the cordons of others. */
+function isFromIdle(maintenance: NodeMaintenance): boolean {
+  if (hasStarted(maintenance, 'Cordon')) return false;
+  const wasCreatedComplete = maintenance.metadata.generation === 1;
+  return wasCreatedComplete || hasStarted(maintenance, 'Idle');
+}
+
 function decide({ maintenance, holdersOf }: Holders, node: Node): UncordonDecision {
   return decideUncordon(node, {
     own: nodeStatusOf(maintenance, node),
     heldBy: holdersOf(node),
-    hasCordoned: hasStarted(maintenance, 'Cordon'),
+    isFromIdle: isFromIdle(maintenance),
   });
 }
 

@@ -57,7 +57,10 @@ export class ClusterObjects {
   }
 
   pods(): Promise<Pod[]> {
-    return this.#once('pods', async () => (await this.#list(resources.pods)).map(trimPod));
+    return this.#once('pods', async () => {
+      const { items } = await this.#kube.listReduced(resources.pods, { signal: this.#signal }, trimPod);
+      return items;
+    });
   }
 
   budgets(): Promise<PodDisruptionBudget[]> {

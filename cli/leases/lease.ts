@@ -12,7 +12,7 @@ import { acquireAsAdministrator, releaseAsAdministrator } from '../../node-lease
 import { withRemedy } from '../../node-lease/remedy.ts';
 import { type ClusterOptions, withCluster } from '../cluster.ts';
 import {
-  age,
+  ago,
   duration,
   formatList,
   print,
@@ -111,11 +111,6 @@ function columns(now: number, isWide: boolean): Column<LeaseSummary>[] {
 /** Removes the reason, which has its own column. */
 function who(holder: string | undefined, why: string | undefined): string | undefined {
   return why === undefined ? holder : holder?.slice(0, -`: ${why}`.length);
-}
-
-function ago(time: string | undefined, now: number): string | undefined {
-  const text = age(time, now);
-  return text === undefined || text.startsWith('in ') ? text : `${text} ago`;
 }
 
 function expiry({ state, expireTime }: LeaseSummary, now: number): string | undefined {

@@ -1,6 +1,5 @@
 import { defaultPayloadConverter, type Payload } from '@temporalio/common';
 import type { History } from '@temporalio/common/lib/proto-utils.js';
-import type { DrainStep } from '../../activities/contract.ts';
 import { tierText } from '../../domain/drain/tiers.ts';
 import { isRecord } from '../../domain/common/untrusted.ts';
 import { processOf } from '../../domain/leases/identityLease.ts';
@@ -150,9 +149,10 @@ function describeResult(activity: string, input: unknown[], result: unknown): st
     case 'startStage':
       return `started stage ${String(input[1])}`;
     case 'drain': {
-      const step = result as DrainStep;
-      if (step.kind === 'TierDrained') return tierDrained(step.drained);
-      return step.kind === 'Drained' ? 'drained the nodes' : undefined;
+      // Any client of the namespace may have completed the activity.
+      const step: Record<string, unknown> = isRecord(result) ? result : {};
+      if (step['kind'] === 'TierDrained') return tierDrained(step['drained'] as ReachedTier | undefined);
+      return step['kind'] === 'Drained' ? 'drained the nodes' : undefined;
     }
     case 'escalate': {
       const done: unknown = isRecord(result) ? result['done'] : undefined;

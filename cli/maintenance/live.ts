@@ -3,7 +3,7 @@ import { limitLines, fitToScreen, indented, type Line, maxLines, wrapped } from 
 import { connectionLostMessage, ConnectionStatus } from '../terminal/connectionStatus.ts';
 import { titleOf } from './maintenances.ts';
 import { DrainRates } from './drainRate.ts';
-import { escapeForTerminal } from '../output.ts';
+import { escapeForTerminal, printError } from '../output.ts';
 import type { Screen } from '../terminal/screen.ts';
 import { unchangedText, statusText, type StatusText } from './statusView.ts';
 import type { Watching } from './watching.ts';
@@ -21,7 +21,9 @@ export class LiveStatus {
 
   constructor(screen: Screen, watching: Watching) {
     this.#screen = screen;
-    this.#connection = new ConnectionStatus((text) => screen.print(text));
+    this.#connection = new ConnectionStatus((text) =>
+      screen.isLive ? screen.print(text) : printError(text),
+    );
     this.#watching = watching;
   }
 

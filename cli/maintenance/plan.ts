@@ -10,11 +10,14 @@ import { holdsPodsBack } from '../../domain/capacity/condition.ts';
 import { claimsToRead, forecastCapacity } from '../../domain/capacity/forecast.ts';
 import { DRAIN_DEADLINE_EXCEEDED, isTrue } from '../../domain/common/conditions.ts';
 import { isCordoned, isCordonedByMaintenance } from '../../domain/common/cordon.ts';
+import { NODES_AUTHORIZED } from '../../domain/common/nodePermission.ts';
+import { deletesOnDeadline } from '../../domain/drain/escalation.ts';
 import { drainPlanProblems, planOf, positionOf } from '../../domain/drain/plan.ts';
 import { summaryOf } from '../../domain/leases/summary.ts';
 import { stageOf } from '../../domain/common/stage.ts';
 import { activeReservationsIn } from '../../domain/windows/reservations.ts';
 import { nameFor } from '../../domain/maintenance/name.ts';
+import { isPaused } from '../../domain/maintenance/summary.ts';
 import { compareNames, mayHaveAgent } from '../../domain/common/names.ts';
 import { isLeftRunning, podTypeOf } from '../../domain/common/pod.ts';
 import { joinedProblems } from '../../domain/common/text.ts';
@@ -201,10 +204,15 @@ async function planReport(kube: Kube, maintenance: NodeMaintenance, namespace: s
   });
   const effect = effectOfMissingCapacity(maintenance);
   const isFull = effect === 'Waits' && (capacity?.unplaced.length ?? 0) > 0;
-  const blocked = preview.blocked || held.length > 0 || names.length === 0 || isFull;
+  const deletesAtDeadline = deletesOnDeadline(maintenance) && ![...evacuations.values()].some(isForbidden);
+  const halted = haltedBecause(maintenance);
+  const isStuck = preview.blocked && !deletesAtDeadline;
+  const blocked = isStuck || held.length + halted.length > 0 || names.length === 0 || isFull;
   return {
     nodes: names,
     held,
+    halted,
+    ...(deletesAtDeadline && { deletesAtDeadline }),
     ...preview,
     blocked,
     warnings,
@@ -212,6 +220,23 @@ async function planReport(kube: Kube, maintenance: NodeMaintenance, namespace: s
     ...(evictionApi !== undefined && { evictionApi }),
     ...(capacity !== undefined && { capacity: { ...capacity, effect } }),
   };
+}
+
+/** The deadline does not delete such a pod. */
+function isForbidden({ status }: Evacuation): boolean {
+  return status?.evacuationCancellationPolicy === 'Forbid';
+}
+
+/** Returns why an existing maintenance evacuates nothing. */
+function haltedBecause(maintenance: NodeMaintenance): string[] {
+  const { metadata, status } = maintenance;
+  const denied = status?.conditions.find(
+    (one) => one.type === NODES_AUTHORIZED && one.status === 'False',
+  )?.message;
+  return [
+    ...(isPaused(maintenance) ? [`it is paused: kubectl maintenance resume ${metadata.name}`] : []),
+    ...(denied === undefined ? [] : [denied.replace(/\.$/, '')]),
+  ];
 }
 
 /** Returns what happens to pods that fit on no other node. After a deadline no pod waits. */

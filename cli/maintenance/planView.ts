@@ -23,6 +23,10 @@ export interface PlanReport extends Preview {
   readonly nodes: readonly string[];
   /** Nodes whose maintenance Lease another client holds: the drain would wait for them. */
   readonly held: readonly { readonly node: string; readonly holder: string }[];
+  /** Why nothing would be evacuated at present: the maintenance is paused, or its requester may not maintain nodes. */
+  readonly halted: readonly string[];
+  /** Pods that cannot be evacuated are deleted at the drain deadline. */
+  readonly deletesAtDeadline?: true;
   /** Warnings about the nodes and other maintenances. */
   readonly warnings: readonly string[];
   /** Whether workers register the evacuator of Deployments for pods without evacuators. Missing if it is not known. */
@@ -152,6 +156,10 @@ function conclusion(report: PlanReport): string {
   const pods = tiers.flatMap((tier) => tier.pods);
   const waiting = pods.flatMap((pod) => pod.blockers.filter((blocker) => !isBypassed(pod, blocker)));
   const unplaced = capacity?.effect === 'WaitsUntilDeadline' ? capacity.unplaced.length : 0;
+  const stuck = stuckIn(report);
+  // Otherwise the drain would be blocked.
+  if (stuck > 0)
+    return `${numbered(stuck, 'pod')} cannot be evacuated without intervention, and ${stuck === 1 ? 'is' : 'are'} deleted at the drain deadline.`;
   if (waiting.length === 0)
     return unplaced === 0
       ? 'Nothing blocks the drain.'
@@ -163,17 +171,23 @@ function conclusion(report: PlanReport): string {
 }
 
 /** Returns what does not end without intervention. */
-function blockersOf({ tiers, budgets, nodes, held, capacity }: PlanReport): string[] {
-  const pods = tiers.flatMap((tier) => tier.pods);
-  const stuck = pods.filter(isStuck).length + budgets.reduce((sum, one) => sum + (one.stuck ?? 0), 0);
+function blockersOf(report: PlanReport): string[] {
+  const { nodes, held, halted, capacity, deletesAtDeadline } = report;
+  const stuck = deletesAtDeadline ? 0 : stuckIn(report);
   const holds = held.map(({ node, holder }) => `${node} (${escapeForTerminal(holder)})`);
   const unplaced = capacity?.effect === 'Waits' ? capacity.unplaced.length : 0;
   return [
     ...(nodes.length === 0 ? ['no node is selected'] : []),
+    ...halted.map((cause) => escapeForTerminal(cause)),
     ...(held.length === 0 ? [] : [`maintenance Leases are held by others: ${listed(holds)}`]),
     ...(stuck === 0 ? [] : [`${numbered(stuck, 'pod')} cannot be evacuated without intervention`]),
     ...(unplaced === 0 ? [] : [waitsForRoom(unplaced)]),
   ];
+}
+
+function stuckIn({ tiers, budgets }: PlanReport): number {
+  const pods = tiers.flatMap((tier) => tier.pods);
+  return pods.filter(isStuck).length + budgets.reduce((sum, one) => sum + (one.stuck ?? 0), 0);
 }
 
 function waitsForRoom(pods: number): string {

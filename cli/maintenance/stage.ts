@@ -13,10 +13,10 @@ import type { Kube } from '../../kube/client.ts';
 import { isKubeError, isRejection, errorMessage } from '../../kube/errors.ts';
 import { resources } from '../../kube/resources.ts';
 import { type ClusterOptions, withCluster } from '../cluster.ts';
-import { getMaintenance, maintenanceName, permitted, titleOf } from './maintenances.ts';
+import { getMaintenance, maintenanceName, permitted, permittedToRead, titleOf } from './maintenances.ts';
 import { updateWorkflow } from './update.ts';
 import { outputOption, stageOption, timeoutOf, type WaitOptions, waitOptions } from '../options.ts';
-import { formatObject, print, CommandError, type Structured } from '../output.ts';
+import { formatObject, print, printError, CommandError, type Structured } from '../output.ts';
 import { waitFor } from './wait.ts';
 
 interface StageOptions extends ClusterOptions {
@@ -87,6 +87,11 @@ async function changeStage(
     const maintenance = isReached ? current : await permitted(writeStage(kube, current, stage));
     const text = isReached ? `is already in stage ${stage}` : `moved from ${before} to ${stage}`;
     report(maintenance, text, output);
+    // Deleting the object is what changes nothing.
+    if (!isReached && before === 'Idle' && stage === 'Complete')
+      printError(
+        'Nodes that someone has cordoned become schedulable, because the maintenance goes from Idle to Complete.',
+      );
     if (wait === true) await waitFor(kube, { maintenance, stage, timeoutMs, isQuiet: output !== undefined });
   });
 }
@@ -145,7 +150,7 @@ async function writeStage(
 /** Sends an update to the workflow, which completes when the drain is really paused. */
 async function setPaused(name: string, wanted: boolean, { output, ...cluster }: StageOptions): Promise<void> {
   await withCluster(cluster, async (kube) => {
-    const maintenance = await permitted(getMaintenance(kube, name));
+    const maintenance = await permittedToRead(getMaintenance(kube, name));
     const verb = wanted ? 'pause' : 'resume';
     if (stageOf(maintenance) === 'Complete')
       throw new CommandError(`${titleOf(name)} is in stage Complete: there is nothing to ${verb}`);
@@ -154,7 +159,7 @@ async function setPaused(name: string, wanted: boolean, { output, ...cluster }: 
     const isChange = isPaused(maintenance) !== wanted;
     const paused = `is ${isChange ? '' : 'already '}paused: no new Evacuation and no new tier starts, nodes stay cordoned`;
     const resumed = isChange ? 'resumed' : 'was not paused';
-    const latest = output === undefined ? maintenance : await permitted(getMaintenance(kube, name));
+    const latest = output === undefined ? maintenance : await permittedToRead(getMaintenance(kube, name));
     report(latest, wanted ? paused : resumed, output);
   });
 }

@@ -88,7 +88,7 @@ async function withNames(
   try {
     const temporal = await connectTemporal();
     try {
-      printLinks(await claimedNames(kube, temporal), await workflowsUrl(ui));
+      printLinks(await temporal.answered(() => claimedNames(kube, temporal)), await workflowsUrl(ui));
     } finally {
       await temporal.connection.close();
     }

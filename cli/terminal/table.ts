@@ -51,7 +51,10 @@ function layOut<T>(columns: readonly Column<T>[], rows: readonly T[], maxLength:
     columns.map(({ title }) => title),
     ...rows.map((row) => columns.map(({ cell }) => cellText(cell(row), maxLength))),
   ];
-  const widths = columns.map((_, index) => Math.max(...cells.map((row) => displayWidth(row[index] ?? ''))));
+  // There may be more rows than a call has room for arguments.
+  const widths = columns.map((_, index) =>
+    cells.reduce((widest, row) => Math.max(widest, displayWidth(row[index] ?? '')), 0),
+  );
   return { cells, widths };
 }
 

@@ -22,13 +22,14 @@ export async function execute(
   const { action, name } = item;
   switch (action.kind) {
     case 'TerminateRun':
-      await temporal?.client.workflow
-        .getHandle(name, action.runId)
-        .terminate(terminationReason)
+      await temporal
+        ?.answered(() => temporal.client.workflow.getHandle(name, action.runId).terminate(terminationReason))
         .catch(ignoreMissing(temporal));
       break;
     case 'DeleteSchedule':
-      await temporal?.client.schedule.getHandle(name).delete().catch(ignoreMissing(temporal));
+      await temporal
+        ?.answered(() => temporal.client.schedule.getHandle(name).delete())
+        .catch(ignoreMissing(temporal));
       break;
     case 'Wait':
     case 'Keep':

@@ -55,7 +55,7 @@ export async function observeCluster(
     ]);
   const [nodes, pods, jobs, nodeLeases, agentLeases, processLeases, election] = await Promise.all([
     list(resources.nodes) as Promise<(Node & Managed)[]>,
-    list(resources.pods),
+    markedPods(kube),
     list(resources.jobs, { namespace: WORK_NAMESPACE, labelSelector: WINDOW_LABEL }),
     list(resources.leases, { namespace: NODE_LEASE_NAMESPACE }),
     list(resources.leases, { namespace: AGENT_LEASE_NAMESPACE }),
@@ -77,7 +77,7 @@ export async function observeCluster(
     readinessPolicies,
     budgets,
     nodes,
-    pods: (pods as MarkedPod[]).filter(isMarked),
+    pods,
     jobs,
     nodeLeases,
     agentLeases,
@@ -105,6 +105,12 @@ export async function installedNamespace(kube: Kube): Promise<string> {
     .map(({ metadata }) => metadata.name)
     .filter((name) => !otherNamespaces.includes(name));
   return labelled[0] ?? SYSTEM_NAMESPACE;
+}
+
+/** Only what remains of the pods is in memory. */
+async function markedPods(kube: Kube): Promise<MarkedPod[]> {
+  const marked = (pod: KubeObject) => (isMarked(pod as MarkedPod) ? (pod as MarkedPod) : undefined);
+  return (await kube.listReduced(resources.pods, {}, marked)).items;
 }
 
 function isMarked({ metadata, spec }: MarkedPod): boolean {

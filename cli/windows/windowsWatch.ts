@@ -1,3 +1,4 @@
+import { printError } from '../output.ts';
 import type { WindowSummary } from '../../domain/windows/summary.ts';
 import { sleep } from '../../kube/abort.ts';
 import type { Kube } from '../../kube/client.ts';
@@ -63,7 +64,9 @@ class WindowsView {
   constructor(screen: Screen, name: string | undefined) {
     this.#screen = screen;
     this.#name = name;
-    this.#connection = new ConnectionStatus((text) => screen.print(text));
+    this.#connection = new ConnectionStatus((text) =>
+      screen.isLive ? screen.print(text) : printError(text),
+    );
   }
 
   show(summaries: readonly WindowSummary[], viewer: Viewer, lastError: string | undefined): void {

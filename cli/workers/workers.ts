@@ -5,7 +5,7 @@ import { withRemedy } from '../../node-lease/remedy.ts';
 import { type ClusterOptions, withCluster } from '../cluster.ts';
 import { installationOf } from '../installation.ts';
 import { namespaceOption } from '../options.ts';
-import { age, formatList, print, printError, escapeForTerminal, type Structured } from '../output.ts';
+import { age, ago, formatList, print, printError, escapeForTerminal, type Structured } from '../output.ts';
 import { type Column, table } from '../terminal/table.ts';
 import { type Polls, pollersOf } from './taskQueues.ts';
 
@@ -80,11 +80,16 @@ function columns(now: number): Column<Row>[] {
       cell: ({ holder }) => holder.slice(holder.lastIndexOf('_') + 1).slice(0, holderPrefixLength),
     },
     { title: 'STATE', cell: ({ state }) => state },
-    { title: 'RENEWED', cell: ({ renewTime }) => age(renewTime, now) },
+    { title: 'RENEWED', cell: ({ renewTime }) => age(earlier(renewTime, now), now) },
     { title: 'LEADER', cell: ({ leader }) => (leader ? 'yes' : 'no') },
     { title: 'TASK QUEUE', cell: (row) => polling(row, now) },
     { title: 'VERSION', cell: ({ version }) => version },
   ];
+}
+
+/** The clock of Temporal, or of the process, may be ahead of that of the apiserver. */
+function earlier(time: string | undefined, now: number): string | undefined {
+  return Date.parse(time ?? '') > now ? new Date(now).toISOString() : time;
 }
 
 function polling(row: Row, now: number): string | undefined {
@@ -94,7 +99,7 @@ function polling(row: Row, now: number): string | undefined {
   if (polls === undefined) return '<unknown>';
   const { workflow, activity, longRunning } = polls;
   const kinds = Object.entries({ workflow, activity }).flatMap(([kind, at]) =>
-    at === undefined ? [] : [`${kind} ${age(at, now)} ago`],
+    at === undefined ? [] : [`${kind} ${ago(earlier(at, now), now)}`],
   );
   if (kinds.length === 0) return `${temporal.taskQueue}: not polled`;
   const missing = longRunning === undefined ? ['long-running not polled'] : [];

@@ -12,6 +12,7 @@ import {
   notStalled,
   type ObservedRun,
   resolvedStalled,
+  waitingRun,
 } from '../../domain/common/stalledRun.ts';
 import { isFinished, isObserved } from '../../domain/maintenance/runNeed.ts';
 import { publishCondition } from './conditions.ts';
@@ -54,6 +55,8 @@ export class StalledRuns {
   readonly #checked = new Map<string, number>();
   /** Object name -> its generation, and when this process has seen it change. */
   readonly #changed = new Map<string, { version: string; at: Instant | undefined }>();
+  /** Object name -> why its run waits, and since when this process has seen that. */
+  readonly #waiting = new Map<string, { reason: string; at: Instant }>();
   #hasPassed = false;
   readonly #timing: CheckTiming;
   readonly #lostStarts: LostStarts;
@@ -102,6 +105,7 @@ export class StalledRuns {
   #forget(name: string): void {
     this.#checked.delete(name);
     this.#changed.delete(name);
+    this.#waiting.delete(name);
     this.#lostStarts.forget(this.#deps.scope.names.maintenanceId(name));
   }
 
@@ -117,6 +121,7 @@ export class StalledRuns {
     return (
       isStalled(maintenance.status?.conditions) ||
       !isObserved(maintenance) ||
+      this.#waiting.has(name) ||
       (changed.at !== undefined && elapsedMs(changed.at) < changedForMs) ||
       this.#lostStarts.isSuspect(this.#deps.scope.names.maintenanceId(name))
     );
@@ -135,8 +140,22 @@ export class StalledRuns {
     if (healthOf(run) === 'Failing') return this.#handleFailing(maintenance, run);
     await this.#lostStarts.check(run);
     const { conditions = [] } = maintenance.status ?? {};
-    const resolved = resolvedStalled(run, conditions, cluster.kube.now().getTime());
+    const now = cluster.kube.now().getTime();
+    const waiting = waitingRun(run, now);
+    if (waiting !== undefined) return this.#reportIfLasting(maintenance, waiting);
+    this.#waiting.delete(name);
+    const resolved = resolvedStalled(run, conditions, now);
     if (resolved !== undefined) await this.#resolve(maintenance, resolved);
+  }
+
+  /** After an outage of Temporal or of all workers, tasks that have waited are taken within seconds. */
+  async #reportIfLasting(maintenance: NodeMaintenance, facts: ConditionFacts): Promise<void> {
+    const { name } = maintenance.metadata;
+    const known = this.#waiting.get(name);
+    const since = known?.reason === facts.reason ? known.at : currentInstant();
+    this.#waiting.set(name, { reason: facts.reason, at: since });
+    const isReported = isStalled(maintenance.status?.conditions);
+    if (isReported || elapsedMs(since) > this.#timing.waitingMs) await this.#report(maintenance, facts);
   }
 
   async #handleFailing(maintenance: NodeMaintenance, run: ObservedRun): Promise<void> {

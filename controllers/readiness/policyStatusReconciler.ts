@@ -1,11 +1,14 @@
 import { setImmediate as yieldToEventLoop } from 'node:timers/promises';
 import { isDeepStrictEqual } from 'node:util';
 import { FIELD_MANAGER, READINESS_POLICY_MANAGER, READINESS_TAINT } from '../../api/names.ts';
+import type { Node } from '../../api/core.ts';
+import type { ObservedNodeReadiness } from '../../api/nodeReadiness.ts';
 import type { NodeReadinessPolicy } from '../../api/nodeReadinessPolicy.ts';
 import { compareNames } from '../../domain/common/names.ts';
 import { selectsNode } from '../../domain/common/nodeSelector.ts';
 import { isEvaluated } from '../../domain/readiness/gates.ts';
 import {
+  type GatesOfPolicy,
   hasPreviousGate,
   hasGate,
   isApplied,
@@ -51,8 +54,8 @@ type Progress = Pick<
 export class PolicyStatusReconciler {
   readonly #options: PolicyStatusReconcilerOptions;
   readonly #workloads: PolicyWorkloads;
-  /** Policy -> `performance.now()` before which its status is not computed again. */
-  readonly #pausedUntilMs = new Map<string, number>();
+  /** `performance.now()` before which no status is computed again. */
+  #pausedUntilMs = 0;
   /** Policy -> the nodes that its author may not gate. */
   readonly #denied = new Map<string, ReadonlySet<string>>();
   /** Policy -> the latest error that was logged for its status. */
@@ -66,16 +69,16 @@ export class PolicyStatusReconciler {
   async reconcileStatus(name: string): Promise<Requeue | void> {
     const policy = this.#options.cluster.readinessPolicies.get(name);
     if (policy === undefined || policy.metadata.deletionTimestamp !== undefined) {
-      for (const cache of [this.#pausedUntilMs, this.#denied, this.#loggedErrors]) cache.delete(name);
+      for (const cache of [this.#denied, this.#loggedErrors]) cache.delete(name);
       return undefined;
     }
     const startedAtMs = performance.now();
-    const pauseMs = (this.#pausedUntilMs.get(name) ?? 0) - startedAtMs;
+    const pauseMs = this.#pausedUntilMs - startedAtMs;
     // The first status is never delayed: the nodes of the policy wait for it.
     if (pauseMs > 0 && isEvaluated(policy)) return { requeueAfterMs: pauseMs };
     const isFinal = await this.#updateStatus(policy);
     const endedAtMs = performance.now();
-    this.#pausedUntilMs.set(name, endedAtMs + Math.min((endedAtMs - startedAtMs) * pauseFactor, pollMs));
+    this.#pausedUntilMs = endedAtMs + Math.min((endedAtMs - startedAtMs) * pauseFactor, pollMs);
     return { requeueAfterMs: isFinal ? pollMs : statusDelayMs };
   }
 
@@ -139,12 +142,18 @@ export class PolicyStatusReconciler {
     this.#denied.set(policy, denied);
   }
 
+  /** As they are written: a policy that does not count on the node takes no gate from another one. */
+  async #gatesFor(node: Node, readiness: ObservedNodeReadiness | undefined): Promise<GatesOfPolicy[]> {
+    const { authority, cluster } = this.#options;
+    const policies = await authority.policiesWriting(node, cluster.readinessPolicies.list());
+    return policyGatesFor(node, policies, readiness, gateRules);
+  }
+
   async #progressOf(policy: NodeReadinessPolicy, selected: ReadonlySet<string>): Promise<Progress> {
-    const { nodes, readinesses, readinessPolicies } = this.#options.cluster;
+    const { nodes, readinesses } = this.#options.cluster;
     const { name } = policy.metadata;
     const manager = READINESS_POLICY_MANAGER + name;
     const { managerPrefix } = gateRules;
-    const policies = readinessPolicies.list();
     const inEffect = new Set<string>();
     const withPreviousDefinition = new Set<string>();
     const rejections: PolicyStatusInput['rejections'][number][] = [];
@@ -155,7 +164,7 @@ export class PolicyStatusReconciler {
       const { name: nodeName } = node.metadata;
       const readiness = readinesses.get(nodeName);
       const own = selected.has(nodeName)
-        ? policyGatesFor(node, policies, readiness, gateRules).find((one) => one.policy === name)
+        ? (await this.#gatesFor(node, readiness)).find((one) => one.policy === name)
         : undefined;
       const message = this.#options.failureOf(nodeName, name);
       if (message !== undefined) failures.push({ node: nodeName, message });

@@ -111,6 +111,7 @@ export class TaintReconciler {
     const { name, creationTimestamp = '' } = node.metadata;
     const ready = node.status?.conditions?.find(({ type }) => type === 'Ready');
     const isMaintained = maintenances.list().some((one) => holdsNode(one, node));
+    const now = kube.now().getTime();
     return {
       gates,
       pods: pods.byIndex(byNode, name),
@@ -118,9 +119,9 @@ export class TaintReconciler {
       isUnderMaintenance: isCordoned(node) || isMaintained,
       createdAtMs: Date.parse(creationTimestamp) || 0,
       bootId: node.status?.nodeInfo?.bootID,
-      nodeReadySinceMs: ready?.status === 'True' ? Date.parse(ready.lastTransitionTime) || 0 : undefined,
+      nodeReadySinceMs: ready?.status === 'True' ? readySinceMs(ready.lastTransitionTime, now) : undefined,
       generation,
-      now: kube.now().getTime(),
+      now,
     };
   }
 
@@ -185,4 +186,13 @@ function gatesOfNode(
 /** Reports whether the nodes of the maintenance are under maintenance: it is in stage Cordon or Drain. */
 export function isInCordonOrDrain(maintenance: NodeMaintenance): boolean {
   return holdsNodes(stageOf(maintenance));
+}
+
+/** Clocks of nodes that are ahead by more than this say nothing. */
+const maxClockSkewMs = 60_000;
+
+/** The kubelet's clock may be ahead: it never gives a time that is still to come. */
+function readySinceMs(time: string, now: number): number {
+  const sinceMs = Date.parse(time) || 0;
+  return sinceMs > now + maxClockSkewMs ? 0 : Math.min(sinceMs, now);
 }

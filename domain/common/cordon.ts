@@ -58,18 +58,22 @@ interface Uncordoning {
   readonly own: NodeMaintenanceNodeStatus | undefined;
   /** Other maintenances that hold the node. */
   readonly heldBy: readonly string[];
-  /** Whether the maintenance has cordoned nodes. Otherwise it goes from Idle to Complete, which makes every node schedulable. */
-  readonly hasCordoned: boolean;
+  /** The maintenance goes from Idle to Complete, which makes every node schedulable. */
+  readonly isFromIdle: boolean;
 }
 
-/** Decides whether a completed maintenance uncordons the node (KEP-4212 > Uncordon (Complete)). */
+/**
+ * Decides whether a completed maintenance uncordons the node (KEP-4212 > Uncordon (Complete)). Also one that has never cordoned it: another maintenance that
+ * was completed before has left its cordon to this one.
+ */
 export function decideUncordon(
   node: Node & Managed,
-  { own, heldBy, hasCordoned }: Uncordoning,
+  { own, heldBy, isFromIdle }: Uncordoning,
 ): UncordonDecision {
   if (!isCordoned(node)) return { kind: 'AlreadySchedulable' };
   const isRecorded = own?.unschedulableBefore !== undefined;
-  if (!isRecorded && (hasCordoned || own !== undefined)) return { kind: 'NeverCordoned' };
+  const isForeign = !isFromIdle || own !== undefined;
+  if (!isRecorded && isForeign && !isCordonedByMaintenance(node)) return { kind: 'NeverCordoned' };
   if (heldBy.length > 0) return { kind: 'HeldBy', maintenances: heldBy.toSorted() };
   if (own?.unschedulableBefore === true) return { kind: 'CordonedBefore' };
   return isRecorded && isCordonedByAnother(node) ? { kind: 'CordonedByAnother' } : { kind: 'Uncordon' };

@@ -16,6 +16,10 @@ export interface ObservedRun {
   startedMs: number;
   /** Attempts of the workflow task that is pending; 0 if none is. */
   taskAttempts: number;
+  /** Since when a workflow task waits for a worker: milliseconds since the epoch. Undefined if none does. */
+  untakenSinceMs?: number | undefined;
+  /** The activity in progress whose attempts have failed most often, with the latest error. Undefined if none has failed. */
+  failingActivity?: { type: string; attempts: number; message: string } | undefined;
 }
 
 /** Why a run does not continue, as its history says. */
@@ -107,6 +111,32 @@ function terminate({ workflowId, runId }: ObservedRun, replacedAtMs: number | un
 /** Runs that fail at once are started again with growing pauses, up to a minute: one that lasts longer works. */
 const workingAfterMs = 90_000;
 
+/** Workers take a task within seconds. After an outage, or in an upgrade, that may take longer. */
+const untakenAfterMs = 180_000;
+/** Activities are tried again with growing pauses of up to 15 s: these take about two minutes. */
+const failingAttempts = 12;
+
+/**
+ * Returns the condition of a run that waits for what only a person changes: no worker takes its workflow task, or an activity fails again and again.
+ * Undefined for other runs. A new run would wait, too.
+ */
+export function waitingRun(run: ObservedRun, nowMs: number): ConditionFacts | undefined {
+  const { workflowId, untakenSinceMs = nowMs, failingActivity } = run;
+  const status = { type: STALLED, status: 'True' } as const;
+  if (nowMs - untakenSinceMs > untakenAfterMs)
+    return {
+      ...status,
+      reason: 'WorkflowTaskNotPolled',
+      message: `Workflow ${workflowId} waits since ${new Date(untakenSinceMs).toISOString()} for a worker that takes its task: check that workers poll its task queue with the version that Temporal routes it to (kubectl maintenance workers, temporal worker deployment list).`,
+    };
+  if (failingActivity === undefined || failingActivity.attempts < failingAttempts) return undefined;
+  return {
+    ...status,
+    reason: 'ActivityFailed',
+    message: `Workflow ${workflowId} does not continue, because its activity ${failingActivity.type} fails again and again (${brief(failingActivity)}). It is tried again until it succeeds: remove the cause.`,
+  };
+}
+
 /** Returns the condition that ends Stalled if the run works again; undefined if there is nothing to change. */
 export function resolvedStalled(
   run: ObservedRun,
@@ -115,6 +145,7 @@ export function resolvedStalled(
 ): ConditionFacts | undefined {
   const condition = stalledCondition(conditions);
   if (condition === undefined || healthOf(run) !== 'Working') return undefined;
+  if (waitingRun(run, nowMs) !== undefined) return undefined;
   if (condition.reason === 'WorkflowFailed' && nowMs - run.startedMs < workingAfterMs) return undefined;
   return notStalled('WorkflowContinues', run.workflowId);
 }
@@ -158,7 +189,7 @@ export function stalledCondition(conditions: readonly Condition[] = []): Conditi
 
 const maxProblemLength = 400;
 
-function brief({ message }: RunProblem): string {
+function brief({ message }: Pick<RunProblem, 'message'>): string {
   return oneLine(message, maxProblemLength);
 }
 
@@ -175,6 +206,8 @@ export interface CheckTiming {
   /** Also the time between two passes. */
   suspectEveryMs: number;
   maxPerPass: number;
+  /** How long a run is observed to wait before that is reported. */
+  waitingMs: number;
 }
 
 const maxEveryMs = 60_000;
@@ -188,7 +221,12 @@ export function checkTiming(timeoutSeconds: number): CheckTiming {
   const fifthMs = timeoutSeconds === 0 ? maxEveryMs : timeoutSeconds * 200;
   const everyMs = Math.min(Math.max(fifthMs, minEveryMs), maxEveryMs);
   const suspectEveryMs = Math.min(everyMs, maxSuspectEveryMs);
-  return { everyMs, suspectEveryMs, maxPerPass: Math.ceil((suspectEveryMs / 1_000) * maxChecksPerSecond) };
+  return {
+    everyMs,
+    suspectEveryMs,
+    maxPerPass: Math.ceil((suspectEveryMs / 1_000) * maxChecksPerSecond),
+    waitingMs: maxEveryMs,
+  };
 }
 
 /** Returns the names of the runs to check now, those first that were checked the longest time ago. `checkedMs`: name -> last check. */

@@ -112,13 +112,14 @@ function stateOf(
   input: ReplacementInput,
   endpoints: readonly ServiceEndpoints[],
 ): ReplicaState {
+  const ready = conditionOf(pod, 'Ready');
   const scheduled = conditionOf(pod, 'PodScheduled');
-  if (scheduled?.status === 'False')
+  // The scheduler may report a failure although it has bound the pod: the answer was lost.
+  if (scheduled?.status === 'False' && ready?.status !== 'True')
     return {
       stage: Stage.Created,
       unavailableReason: `is not scheduled: ${scheduled.message ?? 'the scheduler gives no reason'}`,
     };
-  const ready = conditionOf(pod, 'Ready');
   if (ready?.status !== 'True') return { stage: Stage.Scheduled, unavailableReason: 'is not Ready' };
   const { minReadySeconds = 0 } = input.deployment.spec;
   const readySince = Date.parse(ready.lastTransitionTime ?? '');

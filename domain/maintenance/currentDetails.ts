@@ -21,7 +21,9 @@ export function renderCurrentDetails(input: CurrentDetailsInput): string {
   const { details: snapshot, ...known } = input;
   // A snapshot of another stage is outdated.
   const details = snapshot?.stage === input.stage ? bounded(snapshot) : undefined;
-  const maintenance: CurrentDetailsInput = { ...known, ...(details && { details }) };
+  // A drained maintenance evacuates pods that appear later, and nodes that it selects later.
+  const drained = input.drained && !((details?.podsToEvacuate ?? 0) > 0);
+  const maintenance: CurrentDetailsInput = { ...known, drained, ...(details && { details }) };
   return fitRows(details?.rows.length ?? 0, (rows) => [
     `### ${headline(maintenance)}`,
     '',

@@ -6,6 +6,7 @@ import { advanceProblem, destinationOf, missingFromProblem } from '../../domain/
 import { isGeneration, isNameOrUid, isRecord, isStage, shown } from '../../domain/common/untrusted.ts';
 import { isDetailsSnapshot } from '../../domain/maintenance/detailsSnapshot.ts';
 import { unwrapActivityFailure } from '../shared/failures.ts';
+import { inOrder } from '../shared/inOrder.ts';
 import {
   checkedSignal,
   inputProblem,
@@ -102,6 +103,7 @@ function commandsOf(run: Run, work: Work, { requestStage, recordPause }: Effects
       rejectIf(advanceProblem(run.stage, request));
       await writeStage(destinationOf(run.stage, request));
     });
+  const inTurn = inOrder();
   return {
     moveTo: (to: NodeMaintenanceStage) => whenAdmitted(() => writeStage(to)),
     advance,
@@ -113,10 +115,13 @@ function commandsOf(run: Run, work: Work, { requestStage, recordPause }: Effects
       }),
     setPaused: (paused: boolean) =>
       whenAdmitted(async () => {
-        await unwrapActivityFailure(recordPause(refTo(run), paused));
-        run.paused = paused;
-        // Responds when the drain has stopped, because the user may then work on the nodes.
-        if (paused) await condition(() => !work.evacuating);
+        await inTurn(async () => {
+          await unwrapActivityFailure(recordPause(refTo(run), paused));
+          run.paused = paused;
+        });
+        // Responds when the drain has stopped, because the user may then work on the nodes, or when another user has resumed it.
+        const endsWhenResumed = paused && patched('requests-in-order');
+        if (paused) await condition(() => !work.evacuating || (endsWhenResumed && !run.paused));
       }),
   };
 }

@@ -4,6 +4,7 @@ import { MAX_APPROVED_NODES } from '../../api/names.ts';
 import type { NodesRequest } from '../../api/windowInput.ts';
 import { isNameOrUid } from '../../domain/common/untrusted.ts';
 import { unwrapActivityFailure } from '../shared/failures.ts';
+import { inOrder } from '../shared/inOrder.ts';
 import { checkedSignal, inputProblem, objectProblem, rejectIf } from '../shared/messageGuards.ts';
 import { windowProgress, windowSignals, windowUpdates } from './messages.ts';
 import {
@@ -69,11 +70,14 @@ function commandsOf(run: WindowRun, effects: Effects) {
       return windowRunProgressOf(run);
     });
   /** Applies a request if users who send messages may maintain the nodes. The rollout in progress sees it on the object. */
+  const inTurn = inOrder();
   const apply = (request: WindowRequest): Promise<WindowRunProgress> =>
-    whenOpen(async () => {
-      await unwrapActivityFailure(effects.authorizeRequest(windowRefTo(run), request));
-      applyRequest(run, request);
-    });
+    whenOpen(() =>
+      inTurn(async () => {
+        await unwrapActivityFailure(effects.authorizeRequest(windowRefTo(run), request));
+        applyRequest(run, request);
+      }),
+    );
   return {
     approve: (request?: NodesRequest) => {
       const nodes = nodesOf(request);

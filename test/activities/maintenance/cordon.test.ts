@@ -443,6 +443,33 @@ describe('uncordonNodes', () => {
     await c.eventuallySchedulable(node);
   });
 
+  test('uncordons a node that another one has left to it, although it was cancelled before it has seen the node', async () => {
+    const node = await c.nodeNamed('n');
+    const first = await c.applied(c.maintenance({ nodes: [node], stage: 'Cordon' }));
+    const cordon = started(() => acts.keepCordoned(refOf(first), 'Cordon'));
+    await c.eventuallyCordoned(node);
+    await cordon.cancelled();
+    const second = await c.applied(c.maintenance({ nodes: [node], stage: 'Cordon' }));
+    await performed(() => acts.startStage(refOf(second), 'Cordon'));
+    const ended = await c.staged(first.metadata.name, 'Complete');
+    await performed(() => acts.uncordonNodes(refOf(ended)));
+    expect((await c.node(node)).spec.unschedulable).toBe(true);
+    const cancelled = await c.staged(second.metadata.name, 'Complete');
+    await performed(() => acts.uncordonNodes(refOf(cancelled)));
+    await c.eventuallySchedulable(node);
+    expect(await protectionOf(node)).toEqual({});
+    expect((await c.nodeLeaseOf(node))?.spec.holderIdentity ?? '').toBe('');
+  });
+
+  test('leaves the cordon of a user when it was cancelled before a worker has started it', async () => {
+    const node = await c.nodeNamed('n');
+    await c.cordoned(node);
+    const { metadata } = await c.applied(c.maintenance({ nodes: [node], stage: 'Drain' }));
+    const cancelled = await c.staged(metadata.name, 'Complete');
+    await performedTwice(c, () => acts.uncordonNodes(refOf(cancelled)));
+    expect((await c.node(node)).spec.unschedulable).toBe(true);
+  });
+
   test('keeps a node cordoned that a user cordons after it was uncordoned, while another node waits for its Lease', async () => {
     const [returned, waiting] = [await c.nodeNamed('returned'), await c.nodeNamed('waiting')];
     for (const node of [returned, waiting]) await c.cordonedByUs(node);

@@ -1,15 +1,44 @@
 import { describe, expect, test } from '@jest/globals';
+import { BlockerReason } from '../../../domain/evacuation/blocker.ts';
 import { type CapacityEffect, planLines, type PlanReport } from '../../../cli/maintenance/planView.ts';
 
 const report: PlanReport = {
   nodes: ['node-1'],
   held: [],
+  halted: [],
   warnings: [],
   tiers: [],
   remaining: [],
   budgets: [],
   blocked: false,
 };
+
+test('a plan whose pods cannot be evacuated says that its deadline deletes them', () => {
+  const blockers = [{ reason: BlockerReason.DisruptionBudgetNeverAllows, message: 'never' }];
+  const pod = {
+    pod: 'shop/web',
+    node: 'node-1',
+    podType: 'Default',
+    priority: 0,
+    evacuators: [],
+    blockers,
+    notes: [],
+  } as const;
+  const stuck = { ...report, tiers: [{ tier: 1, selects: 'all', pods: [pod] }] };
+  expect(planLines({ ...stuck, blocked: true }, false).at(-1)).toBe(
+    'BLOCKED: 1 pod cannot be evacuated without intervention.',
+  );
+  expect(planLines({ ...stuck, deletesAtDeadline: true }, false).at(-1)).toBe(
+    '1 pod cannot be evacuated without intervention, and is deleted at the drain deadline.',
+  );
+});
+
+test('a plan of a maintenance that is paused is blocked', () => {
+  const halted = ['it is paused: kubectl maintenance resume rack-7'];
+  expect(planLines({ ...report, halted, blocked: true }, false).at(-1)).toBe(
+    'BLOCKED: it is paused: kubectl maintenance resume rack-7.',
+  );
+});
 
 describe('a plan whose pods fit on no other node', () => {
   test.each<{ effect: CapacityEffect; blocked: boolean; text: string; conclusion: string }>([

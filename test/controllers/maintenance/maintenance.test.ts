@@ -465,7 +465,7 @@ describe('during an outage of Temporal', () => {
 });
 
 /** How often runs are checked, so that a test need not wait for it. */
-const often = { everyMs: 1_000, suspectEveryMs: 1_000, maxPerPass: 5 };
+const often = { everyMs: 1_000, suspectEveryMs: 1_000, maxPerPass: 5, waitingMs: 1_000 };
 
 async function eventuallyStalled(
   maintenance: NodeMaintenance,

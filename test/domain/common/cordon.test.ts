@@ -77,32 +77,46 @@ describe('a maintenance that completes', () => {
       own: neverCordoned,
       want: { kind: 'NeverCordoned' },
     },
+    {
+      when: 'uncordons a node that another maintenance has left cordoned for it, before it has seen the node',
+      own: undefined,
+      of: node(true, 'node-maintenance'),
+      isFromIdle: false,
+      want: { kind: 'Uncordon' },
+    },
+    {
+      when: 'uncordons a node that another maintenance has left cordoned for it, while it was waiting for the node',
+      own: neverCordoned,
+      of: node(true, 'node-maintenance'),
+      isFromIdle: false,
+      want: { kind: 'Uncordon' },
+    },
     { when: 'uncordons any node when it was in Idle before', own: undefined, want: { kind: 'Uncordon' } },
     {
       when: 'does not touch a node that it selects since it completes',
       own: undefined,
-      hasCordoned: true,
+      isFromIdle: false,
       want: { kind: 'NeverCordoned' },
     },
     {
       when: 'uncordons a node whose cordon is its own',
       own: recorded(false),
       of: node(true, 'node-maintenance'),
-      hasCordoned: true,
+      isFromIdle: false,
       want: { kind: 'Uncordon' },
     },
     {
       when: 'keeps a node cordoned that someone else cordoned after it was uncordoned',
       own: recorded(false),
       of: node(true, 'kubectl-cordon'),
-      hasCordoned: true,
+      isFromIdle: false,
       want: { kind: 'CordonedByAnother' },
     },
     {
       when: 'uncordons a node whose cordon is its own, and that someone else has annotated since',
       own: recorded(false),
       of: cordonedWithin(fields, annotations),
-      hasCordoned: true,
+      isFromIdle: false,
       want: { kind: 'Uncordon' },
     },
     {
@@ -117,8 +131,8 @@ describe('a maintenance that completes', () => {
       of: node(false),
       want: { kind: 'AlreadySchedulable' },
     },
-  ])('$when', ({ own, heldBy = [], of = node(true), hasCordoned = false, want }) => {
-    expect(decideUncordon(of, { own, heldBy, hasCordoned })).toEqual(want);
+  ])('$when', ({ own, heldBy = [], of = node(true), isFromIdle = true, want }) => {
+    expect(decideUncordon(of, { own, heldBy, isFromIdle })).toEqual(want);
   });
 });
 

@@ -15,6 +15,7 @@ import {
   type RunProblem,
   stalledMessage,
   type StalledInput,
+  waitingRun,
 } from '../../../domain/common/stalledRun.ts';
 
 const nowMs = Date.parse('2026-11-22T12:00:00Z');
@@ -50,6 +51,43 @@ test.each([
   { taskAttempts: 40, want: 'Failing' },
 ])('a run whose workflow task has $taskAttempts attempts is $want', ({ taskAttempts, want }) => {
   expect(healthOf({ taskAttempts })).toBe(want);
+});
+
+describe('a run that waits for what only a person changes', () => {
+  const working: ObservedRun = { ...run, taskAttempts: 1 };
+  const untaken = { ...working, untakenSinceMs: nowMs - 181_000 };
+  const failing = (attempts: number): ObservedRun => ({
+    ...working,
+    failingActivity: { type: 'removeEvacuations', attempts, message: 'evacuations is forbidden' },
+  });
+
+  test('because no worker takes its task is reported after three minutes', () => {
+    expect(waitingRun({ ...working, untakenSinceMs: nowMs - 179_000 }, nowMs)).toBeUndefined();
+    expect(waitingRun(untaken, nowMs)).toMatchObject({
+      status: 'True',
+      reason: 'WorkflowTaskNotPolled',
+      message: expect.stringContaining('waits since 2026-11-22T11:56:59.000Z for a worker'),
+    });
+  });
+
+  test('because an activity fails is reported with its error after twelve attempts', () => {
+    expect(waitingRun(failing(11), nowMs)).toBeUndefined();
+    expect(waitingRun(failing(12), nowMs)).toMatchObject({
+      status: 'True',
+      reason: 'ActivityFailed',
+      message: expect.stringContaining(
+        'its activity removeEvacuations fails again and again (evacuations is forbidden)',
+      ),
+    });
+    // The number of attempts changes at each check: the message does not.
+    expect(waitingRun(failing(40), nowMs)).toEqual(waitingRun(failing(12), nowMs));
+  });
+
+  test('stays reported until that has changed', () => {
+    const conditions = stalledFor(60_000, 'ActivityFailed');
+    for (const one of [untaken, failing(12)]) expect(resolvedStalled(one, conditions, nowMs)).toBeUndefined();
+    expect(resolvedStalled(working, conditions, nowMs)).toMatchObject({ reason: 'WorkflowContinues' });
+  });
 });
 
 describe('a run whose workflow task fails again and again', () => {
@@ -195,16 +233,28 @@ describe('a stalled object', () => {
 
 describe('runs are checked', () => {
   test.each([
-    { timeoutSeconds: 0, want: { everyMs: 60_000, suspectEveryMs: 10_000, maxPerPass: 50 } },
-    { timeoutSeconds: 300, want: { everyMs: 60_000, suspectEveryMs: 10_000, maxPerPass: 50 } },
-    { timeoutSeconds: 100, want: { everyMs: 20_000, suspectEveryMs: 10_000, maxPerPass: 50 } },
-    { timeoutSeconds: 10, want: { everyMs: 2_000, suspectEveryMs: 2_000, maxPerPass: 10 } },
-    { timeoutSeconds: 1, want: { everyMs: 1_000, suspectEveryMs: 1_000, maxPerPass: 5 } },
+    {
+      timeoutSeconds: 0,
+      want: { everyMs: 60_000, suspectEveryMs: 10_000, maxPerPass: 50, waitingMs: 60_000 },
+    },
+    {
+      timeoutSeconds: 300,
+      want: { everyMs: 60_000, suspectEveryMs: 10_000, maxPerPass: 50, waitingMs: 60_000 },
+    },
+    {
+      timeoutSeconds: 100,
+      want: { everyMs: 20_000, suspectEveryMs: 10_000, maxPerPass: 50, waitingMs: 60_000 },
+    },
+    {
+      timeoutSeconds: 10,
+      want: { everyMs: 2_000, suspectEveryMs: 2_000, maxPerPass: 10, waitingMs: 60_000 },
+    },
+    { timeoutSeconds: 1, want: { everyMs: 1_000, suspectEveryMs: 1_000, maxPerPass: 5, waitingMs: 60_000 } },
   ])('every $want.everyMs ms with a timeout of $timeoutSeconds s', ({ timeoutSeconds, want }) => {
     expect(checkTiming(timeoutSeconds)).toEqual(want);
   });
 
-  const timing = { everyMs: 60_000, suspectEveryMs: 10_000, maxPerPass: 2 };
+  const timing = { everyMs: 60_000, suspectEveryMs: 10_000, maxPerPass: 2, waitingMs: 60_000 };
   const runs = (...names: string[]) => names.map((name) => ({ name, isSuspect: name.startsWith('suspect') }));
 
   test('those first that were checked the longest time ago, and not more in one pass than allowed', () => {

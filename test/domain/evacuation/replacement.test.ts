@@ -106,6 +106,23 @@ describe('an evacuated pod', () => {
       },
     },
     {
+      when: 'is replaced by a Ready pod of which the scheduler reports that it is not scheduled',
+      pods: [
+        pod('a'),
+        {
+          ...pod('b'),
+          status: {
+            conditions: [
+              { type: 'PodScheduled', status: 'False', message: 'already assigned' },
+              { type: 'Ready', status: 'True', lastTransitionTime: ago(60) },
+            ],
+          },
+        },
+      ],
+      released: { a: 1 },
+      want: { a: /^Replaced: 1 of 1 / },
+    },
+    {
       when: 'waits while its replacement is not scheduled',
       pods: [pod('a'), pod('b', { state: 'unscheduled' })],
       released: { a: 1 },
