@@ -5,9 +5,12 @@ import { isLeftRunning } from '../domain/common/pod.ts';
 import { selectsNode } from '../domain/common/nodeSelector.ts';
 import type { Kube } from '../kube/client.ts';
 import { listPodsWithScheduling } from '../kube/podScheduling.ts';
+import { inSlices } from '../kube/slices.ts';
 
 /** A request waits this long for the pods of the cluster; the webhook has three seconds. */
 const maxWaitMs = 1_000;
+/** A warning that takes longer is given up. */
+const maxComputationMs = 1_000;
 /** A list that takes longer is given up. */
 const maxReadMs = 20_000;
 /** A larger cluster gets no warning: `kubectl maintenance plan` reads more. */
@@ -30,6 +33,7 @@ export class CapacityWarnings {
   readonly #namespace: string;
   readonly #maxAgeMs: number;
   #read: Read | undefined;
+  #isComputing = false;
 
   /** `namespace` is that of the installation. */
   constructor(kube: Kube, namespace: string, maxAgeMs = defaultMaxAgeMs) {
@@ -47,10 +51,19 @@ export class CapacityWarnings {
     if (pods === undefined) return undefined;
     const leaves = (pod: Pod) => !isLeftRunning(pod, this.#namespace);
     const nowMs = this.#kube.now().getTime();
-    return capacityWarning(
-      { nodes, drained, pods, volumes: new Map(), leaves, nowMs },
-      spec.requireCapacity === true,
-    );
+    const input = { nodes, drained, pods, volumes: new Map(), leaves, nowMs };
+    return this.#computed(capacityWarning(input, spec.requireCapacity === true));
+  }
+
+  /** Everyone who may create a NodeMaintenance may ask for it: one is computed at a time, and not for long. */
+  async #computed(steps: ReturnType<typeof capacityWarning>): Promise<string | undefined> {
+    if (this.#isComputing) return undefined;
+    this.#isComputing = true;
+    try {
+      return (await inSlices(steps, maxComputationMs))?.result;
+    } finally {
+      this.#isComputing = false;
+    }
   }
 
   async #pods(): Promise<Pod[] | undefined> {

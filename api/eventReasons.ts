@@ -38,7 +38,8 @@ export const eventReasons = {
   Completed: {
     type: 'Normal',
     on: ['NodeMaintenance'],
-    meaning: 'The nodes have been returned to service and the maintenance is complete.',
+    meaning:
+      'The maintenance is complete: its nodes are back in service, except those that stay cordoned for others.',
   },
   CordonRace: {
     type: 'Warning',
@@ -368,6 +369,12 @@ export const eventReasons = {
     type: 'Normal',
     on: ['Node'],
     meaning: 'The node agent stopped a static pod: it moved the manifest into its hold directory.',
+  },
+  StaticPodNotReturned: {
+    type: 'Warning',
+    on: ['Node'],
+    meaning:
+      'The node agent cannot put the manifest of a static pod back, because the folder of the kubelet has a file of its name that is no manifest.',
   },
   StaticPodReturned: {
     type: 'Normal or Warning',

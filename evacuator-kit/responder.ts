@@ -74,6 +74,9 @@ function evictionProtocol({ responderName: name, view, log }: ResponderOptions):
       if (current === undefined || current.metadata.deletionTimestamp !== undefined)
         return StopReason.Cancelled;
       if (isActive(current)) return undefined;
+      // The informer may show its completion before the answer to that write has arrived.
+      const own = respondersOf(current).responders.find((one) => one.name === name);
+      if (own?.completionTime !== undefined) return undefined;
       if (isEvicted(current)) return StopReason.PodGone;
       const state = respondersOf(current).targetResponders.find((one) => one.name === name)?.state;
       if (state === 'Completed') return undefined;

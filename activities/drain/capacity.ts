@@ -1,6 +1,6 @@
 import type { Node, Pod } from '../../api/core.ts';
 import type { NodeMaintenance } from '../../api/nodeMaintenance.ts';
-import { allocate, type DrainAllocation, type PlacedDrain } from '../../domain/capacity/allocation.ts';
+import { allocation, type DrainAllocation, type PlacedDrain } from '../../domain/capacity/allocation.ts';
 import { withCordoned } from '../../domain/capacity/clusterState.ts';
 import { type CapacityFacts, holdsPodsBack } from '../../domain/capacity/condition.ts';
 import {
@@ -27,6 +27,7 @@ import { isInstigated } from '../../domain/evacuation/evacuation.ts';
 import { isLive, isOurs } from '../../domain/evacuation/evictionRequest.ts';
 import { stoppedReasonOf, endsByItself } from '../../domain/windows/stoppedReason.ts';
 import { byNamespace, byNode } from '../../kube/cluster.ts';
+import { inSlices } from '../../kube/slices.ts';
 import type { InjectedDeps } from '../injectedDeps.ts';
 import { isDraining, namesOf, nodeStatusOf, nodesOf, selectedNodes } from '../view.ts';
 import { BoundVolumes } from './boundVolumes.ts';
@@ -174,7 +175,7 @@ export class Capacity {
     const withClaims = [...evacuating, ...draining.flatMap(leavingOf)].filter(({ spec }) => spec.claims);
     const spentMs = performance.now() - readingAt;
     await this.#volumes.read(withClaims);
-    // Nothing below waits, so that all facts are from one moment.
+    // Nothing below waits before all facts are read, so that they are from one moment.
     const startedAt = performance.now() - spentMs;
     const existing = cluster.nodes.list();
     const pods = cluster.pods.list();
@@ -193,19 +194,22 @@ export class Capacity {
       ...pods.filter((pod) => isAboutToBeScheduled(pod, nowMs)),
       ...withoutReplacement(this.#stillLeaving(evacuating), pods),
     ];
-    const allocations = allocate(facts, reserved, drains);
     const holders = holdersOf(maintenances, existing);
     const blocked = this.#podsBlockedByBudgets();
     const deadlockFacts = { budgets: cluster.budgets.list(), blocked, holders };
-    const stranded = strandedPods({ ...facts, ...deadlockFacts });
-    const deadlocks = capacityDeadlocks(stranded, deadlockFacts);
     const unread = new Map(
       drains.map(({ name, pods: own }) => [name, own.filter((pod) => !this.#volumes.hasRead(pod))] as const),
     );
+    const preparedMs = performance.now() - startedAt;
+    const { result: allocations = [], tookMs = 0 } =
+      (await inSlices(allocation(facts, reserved, drains))) ?? {};
+    const continuedAt = performance.now();
+    const stranded = strandedPods({ ...facts, ...deadlockFacts });
+    const deadlocks = capacityDeadlocks(stranded, deadlockFacts);
     const atMs = performance.now();
     this.#computed = {
       atMs,
-      tookMs: atMs - startedAt,
+      tookMs: preparedMs + tookMs + atMs - continuedAt,
       allocations: new Map(allocations.map((one) => [one.name, one] as const)),
       considered: new Map(drains.map((one) => [one.name, uidsOf(one.pods, unread.get(one.name))] as const)),
       unread,

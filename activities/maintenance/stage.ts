@@ -191,7 +191,7 @@ export async function finish(deps: Deps, ref: MaintenanceRef): Promise<void> {
   deps.events.record(released.maintenance, {
     type: 'Normal',
     reason: 'Completed',
-    message: 'The nodes have been returned to service.',
+    message: 'The maintenance holds no node any more. Nodes that stay cordoned have an Event of their own.',
   });
   log.info('Maintenance completed', { uid: ref.uid });
   await deps.events.flush();

@@ -142,6 +142,8 @@ class StaticPods {
   /** Number of passes in a row in which an Evacuation asked for a pod that no maintenance targets. */
   #early = 0;
   #failure: string | undefined;
+  /** Held files that could not be put back, and were reported. */
+  readonly #notReturned = new Set<string>();
   #isNodeDeleted = false;
 
   constructor(deps: AgentDeps, { folders, options, state }: Parts) {
@@ -309,7 +311,11 @@ class StaticPods {
       });
     }
     for (const { file, manifest } of putBack) {
-      if (!(await this.#folders.putBack(file))) continue;
+      if (!(await this.#folders.putBack(file))) {
+        this.#reportNotReturned(file);
+        continue;
+      }
+      this.#notReturned.delete(file);
       const pod = manifest === undefined ? '' : ` of static pod ${podKey(manifest)}`;
       this.#announce({
         type: 'Normal',
@@ -338,6 +344,17 @@ class StaticPods {
       type: 'Warning',
       reason: 'StaticPodSetAside',
       message: `Manifest ${file} was held when ${this.#options.staticPodPath} got a newer one of the same file or pod. It is kept as ${path}, and not put back.`,
+    });
+  }
+
+  /** A newer manifest of that name would have been set aside: the kubelet's folder has something else there. */
+  #reportNotReturned(file: string): void {
+    if (this.#notReturned.has(file)) return;
+    this.#notReturned.add(file);
+    this.#announce({
+      type: 'Warning',
+      reason: 'StaticPodNotReturned',
+      message: `Manifest ${file} cannot be put back: ${this.#options.staticPodPath} has a file of that name that is no manifest. Remove it, or correct it.`,
     });
   }
 

@@ -148,12 +148,8 @@ function describeResult(activity: string, input: unknown[], result: unknown): st
   switch (activity) {
     case 'startStage':
       return `started stage ${String(input[1])}`;
-    case 'drain': {
-      // Any client of the namespace may have completed the activity.
-      const step: Record<string, unknown> = isRecord(result) ? result : {};
-      if (step['kind'] === 'TierDrained') return tierDrained(step['drained'] as ReachedTier | undefined);
-      return step['kind'] === 'Drained' ? 'drained the nodes' : undefined;
-    }
+    case 'drain':
+      return describeDrain(result);
     case 'escalate': {
       const done: unknown = isRecord(result) ? result['done'] : undefined;
       return Array.isArray(done) && done.length > 0 ? `drain deadline: ${done.join(', ')}` : undefined;
@@ -167,6 +163,13 @@ function describeResult(activity: string, input: unknown[], result: unknown): st
     default:
       return undefined;
   }
+}
+
+/** Any client of the namespace may have completed the activity. */
+function describeDrain(result: unknown): string | undefined {
+  const step = isRecord(result) ? result : {};
+  if (step['kind'] === 'TierDrained') return tierDrained(step['drained'] as ReachedTier | undefined);
+  return step['kind'] === 'Drained' ? 'drained the nodes' : undefined;
 }
 
 /** The tier is missing in the result if all tiers before the next one had no pods. */

@@ -204,15 +204,15 @@ async function planReport(kube: Kube, maintenance: NodeMaintenance, namespace: s
   });
   const effect = effectOfMissingCapacity(maintenance);
   const isFull = effect === 'Waits' && (capacity?.unplaced.length ?? 0) > 0;
-  const deletesAtDeadline = deletesOnDeadline(maintenance) && ![...evacuations.values()].some(isForbidden);
+  const deletes = deletesLeftPods(maintenance, evacuations);
   const halted = haltedBecause(maintenance);
-  const isStuck = preview.blocked && !deletesAtDeadline;
-  const blocked = isStuck || held.length + halted.length > 0 || names.length === 0 || isFull;
+  const isHalted = held.length + halted.length > 0 || names.length === 0;
+  const blocked = (preview.blocked && !deletes) || isHalted || isFull;
   return {
     nodes: names,
     held,
     halted,
-    ...(deletesAtDeadline && { deletesAtDeadline }),
+    ...(deletes && { deletesAtDeadline: true }),
     ...preview,
     blocked,
     warnings,
@@ -222,9 +222,13 @@ async function planReport(kube: Kube, maintenance: NodeMaintenance, namespace: s
   };
 }
 
-/** The deadline does not delete such a pod. */
-function isForbidden({ status }: Evacuation): boolean {
-  return status?.evacuationCancellationPolicy === 'Forbid';
+/** Reports whether the drain deadline deletes pods that cannot be evacuated: not those whose Evacuations may not be cancelled. */
+function deletesLeftPods(
+  maintenance: NodeMaintenance,
+  evacuations: ReadonlyMap<string, Evacuation>,
+): boolean {
+  const isForbidden = ({ status }: Evacuation) => status?.evacuationCancellationPolicy === 'Forbid';
+  return deletesOnDeadline(maintenance) && ![...evacuations.values()].some(isForbidden);
 }
 
 /** Returns why an existing maintenance evacuates nothing. */

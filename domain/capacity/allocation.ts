@@ -3,6 +3,7 @@ import { compareNames } from '../common/names.ts';
 import { type ClusterFacts, ClusterState } from './clusterState.ts';
 import type { StoppedReason } from './stoppedReason.ts';
 import { type Misfit, Placer } from './placement.ts';
+import { finish, type Steps } from '../common/steps.ts';
 
 /** A drain whose pods need places on other nodes. */
 export interface PlacedDrain {
@@ -55,24 +56,37 @@ export function allocate(
   reserved: readonly Pod[],
   drains: readonly PlacedDrain[],
 ): DrainAllocation[] {
+  return finish(allocation(facts, reserved, drains));
+}
+
+/** Does the same in steps, one for each pod that is placed: thousands of pods with constraints take seconds. */
+export function* allocation(
+  facts: ClusterFacts,
+  reserved: readonly Pod[],
+  drains: readonly PlacedDrain[],
+): Steps<DrainAllocation[]> {
   const cluster = new ClusterState(facts);
   const placer = new Placer(cluster);
-  for (const pod of reserved) placer.move(pod);
+  for (const pod of reserved) {
+    placer.move(pod);
+    yield;
+  }
   const byAge = drains.toSorted(
     (a, b) => compareNames(a.createdAt, b.createdAt) || compareNames(a.name, b.name),
   );
   const proceeding = byAge.filter(({ stoppedReason }) => stoppedReason === undefined);
   const waiting = proceeding.filter(({ waits }) => waits);
-  const missing = new Map(
-    byAge.filter(({ waits }) => waits).map((drain) => [drain.name, tried(cluster, placer, drain)] as const),
-  );
-  const whole = waiting.slice(0, maxTried).filter((drain) => placedAsWhole(cluster, placer, drain));
+  const missing = new Map<string, UnplacedPod[]>();
+  for (const drain of byAge) if (drain.waits) missing.set(drain.name, yield* tried(cluster, placer, drain));
+  const whole: PlacedDrain[] = [];
+  for (const drain of waiting.slice(0, maxTried))
+    if (yield* placedAsWhole(cluster, placer, drain)) whole.push(drain);
   const rest = waiting.filter((drain) => !whole.includes(drain));
   const { first, holdsBack } = servedFirst(whole, rest);
-  const serve = (drain: PlacedDrain, before: readonly string[]): DrainAllocation => {
+  const serve = function* (drain: PlacedDrain, before: readonly string[]): Steps<DrainAllocation> {
     const alone = missing.get(drain.name) ?? [];
     const unplaced =
-      holdsBack && drain.waits ? heldBack(drain, alone) : unplacedOf(drain)(cluster, placer, drain);
+      holdsBack && drain.waits ? heldBack(drain, alone) : yield* unplacedOf(drain)(cluster, placer, drain);
     const waitsForOthers = drain.waits && unplaced.length > alone.length;
     return {
       name: drain.name,
@@ -83,14 +97,17 @@ export function allocate(
   };
   const before = (older: readonly PlacedDrain[]) =>
     first.length > 0 ? first : older.map(({ name }) => name);
-  return [
-    ...whole.map(({ name }) => ({ name, unplaced: [], servedFirst: [], stopped: [] })),
-    ...rest.map((drain, index) => serve(drain, before(rest.slice(0, index)))),
-    ...proceeding.filter(({ waits }) => !waits).map((drain) => serve(drain, [])),
-    ...byAge
-      .filter(({ stoppedReason }) => stoppedReason !== undefined)
-      .map((drain) => serve(drain, before(rest))),
-  ];
+  const served: DrainAllocation[] = whole.map(({ name }) => ({
+    name,
+    unplaced: [],
+    servedFirst: [],
+    stopped: [],
+  }));
+  for (const [index, drain] of rest.entries()) served.push(yield* serve(drain, before(rest.slice(0, index))));
+  for (const drain of proceeding) if (!drain.waits) served.push(yield* serve(drain, []));
+  for (const drain of byAge)
+    if (drain.stoppedReason !== undefined) served.push(yield* serve(drain, before(rest)));
+  return served;
 }
 
 /**
@@ -119,30 +136,39 @@ function unplacedOf({ stoppedReason }: PlacedDrain): typeof tried {
 }
 
 /** Returns the pods of the drain that would not fit if it were the only one. */
-function tried(cluster: ClusterState, placer: Placer, drain: PlacedDrain): UnplacedPod[] {
+function* tried(cluster: ClusterState, placer: Placer, drain: PlacedDrain): Steps<UnplacedPod[]> {
   const mark = cluster.mark;
-  const unplaced = placedOneByOne(cluster, placer, drain);
+  const unplaced = yield* placedOneByOne(cluster, placer, drain);
   cluster.undo(mark);
   return unplaced;
 }
 
 /** Places all pods of the drain, or none. */
-function placedAsWhole(cluster: ClusterState, placer: Placer, { pods }: PlacedDrain): boolean {
+function* placedAsWhole(cluster: ClusterState, placer: Placer, { pods }: PlacedDrain): Steps<boolean> {
   const mark = cluster.mark;
-  const fits = pods.every((pod) => placer.move(pod).kind === 'Placed');
-  if (!fits) cluster.undo(mark);
-  return fits;
+  for (const pod of pods) {
+    if (placer.move(pod).kind !== 'Placed') {
+      cluster.undo(mark);
+      return false;
+    }
+    yield;
+  }
+  return true;
 }
 
 /** Places the pods that fit. A pod that does not stays where it is. */
-function placedOneByOne(cluster: ClusterState, placer: Placer, { pods }: PlacedDrain): UnplacedPod[] {
-  return pods.flatMap((pod) => {
+function* placedOneByOne(cluster: ClusterState, placer: Placer, { pods }: PlacedDrain): Steps<UnplacedPod[]> {
+  const unplaced: UnplacedPod[] = [];
+  for (const pod of pods) {
     const mark = cluster.mark;
     const placement = placer.move(pod);
-    if (placement.kind === 'Placed') return [];
-    cluster.undo(mark);
-    return [{ pod, misfit: placement.misfit }];
-  });
+    if (placement.kind === 'Unplaced') {
+      cluster.undo(mark);
+      unplaced.push({ pod, misfit: placement.misfit });
+    }
+    yield;
+  }
+  return unplaced;
 }
 
 const noMisfit: Misfit = { nodes: 0, reasons: new Map() };

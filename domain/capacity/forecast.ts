@@ -2,7 +2,8 @@ import type { Node, PersistentVolume, Pod } from '../../api/core.ts';
 import { compareNames, listed } from '../common/names.ts';
 import { isFinished, podName, podTypeOf } from '../common/pod.ts';
 import { numbered } from '../common/text.ts';
-import { allocate, type UnplacedPod } from './allocation.ts';
+import { finish, type Steps } from '../common/steps.ts';
+import { allocation, type UnplacedPod } from './allocation.ts';
 import { withCordoned } from './clusterState.ts';
 import { unplacedNames } from './condition.ts';
 import { misfitText } from './placement.ts';
@@ -32,7 +33,7 @@ export interface CapacityForecast {
 
 /** Finds other nodes for all pods of a drain together. The result does not depend on the order of nodes and pods. */
 export function forecastCapacity(input: ForecastInput): CapacityForecast {
-  const { unplaced, leaving, others } = placed(input);
+  const { unplaced, leaving, others } = finish(placed(input));
   return {
     pods: leaving.length,
     unplaced: unplaced.map(({ pod, misfit }) => ({
@@ -44,9 +45,9 @@ export function forecastCapacity(input: ForecastInput): CapacityForecast {
   };
 }
 
-/** Returns the warning of a drain whose pods would be Pending; undefined if all fit. */
-export function capacityWarning(input: ForecastInput, isHeldBack: boolean): string | undefined {
-  const { unplaced } = placed(input);
+/** Returns the warning of a drain whose pods would be Pending, in steps; undefined if all fit. */
+export function* capacityWarning(input: ForecastInput, isHeldBack: boolean): Steps<string | undefined> {
+  const { unplaced } = yield* placed(input);
   if (unplaced.length === 0) return undefined;
   const effect = isHeldBack
     ? 'with spec.requireCapacity, pods wait until they fit'
@@ -54,7 +55,13 @@ export function capacityWarning(input: ForecastInput, isHeldBack: boolean): stri
   return `spec.nodeSelector: ${numbered(unplaced.length, 'pod')} would fit on no other node: ${unplacedNames(unplaced)}; ${effect}`;
 }
 
-function placed({ nodes, drained, pods, volumes, leaves, nowMs }: ForecastInput) {
+interface PlacedPods {
+  readonly leaving: readonly Pod[];
+  readonly others: readonly Pod[];
+  readonly unplaced: readonly UnplacedPod[];
+}
+
+function* placed({ nodes, drained, pods, volumes, leaves, nowMs }: ForecastInput): Steps<PlacedPods> {
   const onNodes = pods
     .filter((pod) => drained.has(pod.spec.nodeName ?? '') && leaves(pod))
     .filter(({ metadata }) => metadata.deletionTimestamp === undefined)
@@ -71,8 +78,8 @@ function placed({ nodes, drained, pods, volumes, leaves, nowMs }: ForecastInput)
     endsByItself: false,
     pods: leaving,
   };
-  const [allocation] = allocate(facts, reserved, [drain]);
-  const unplaced: readonly UnplacedPod[] = allocation?.unplaced ?? [];
+  const [allocated] = yield* allocation(facts, reserved, [drain]);
+  const unplaced: readonly UnplacedPod[] = allocated?.unplaced ?? [];
   return { leaving, others, unplaced };
 }
 

@@ -150,7 +150,7 @@ export function finished(
   const isCancelled = stages.includes('Drain') && !isTrue(conditions, 'Drained');
   const type = isCancelled ? 'maintenance.cancelled' : 'maintenance.completed';
   const outcome = isCancelled ? 'was cancelled before its nodes were drained' : 'is complete';
-  const message = `NodeMaintenance ${maintenance.name} ${outcome}. Its nodes are uncordoned.`;
+  const message = `NodeMaintenance ${maintenance.name} ${outcome}, and holds no node any more.`;
   return ofMaintenance(maintenance, type, { key: 'finished', time }, { message, stage: 'Complete' });
 }
 

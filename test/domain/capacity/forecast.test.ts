@@ -1,3 +1,4 @@
+import { finish } from '../../../domain/common/steps.ts';
 import { describe, expect, test } from '@jest/globals';
 import type { Pod } from '../../../api/core.ts';
 import { capacityCondition, waitsForCapacity } from '../../../domain/capacity/condition.ts';
@@ -80,7 +81,7 @@ describe('the warning about a drain', () => {
       want: `spec.nodeSelector: 1 pod would fit on no other node: shop/web-1 (${reasons}); with spec.requireCapacity, pods wait until they fit`,
     },
   ])('$when', ({ pods, isHeldBack, want }) => {
-    expect(capacityWarning(input(pods), isHeldBack)).toBe(want);
+    expect(finish(capacityWarning(input(pods), isHeldBack))).toBe(want);
   });
 });
 

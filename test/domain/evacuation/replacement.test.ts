@@ -120,7 +120,7 @@ describe('an evacuated pod', () => {
         },
       ],
       released: { a: 1 },
-      want: { a: /^Replaced: 1 of 1 / },
+      want: { a: /^Replaced: Replaced: 1 of 1 / },
     },
     {
       when: 'waits while its replacement is not scheduled',
