@@ -437,7 +437,7 @@ export const eventReasons = {
     type: 'Warning',
     on: ['NodeMaintenance'],
     meaning:
-      'The apiserver rejects that evacuations are withdrawn, for example because of a policy for one namespace. The maintenance goes on, or completes, without that.',
+      'The apiserver rejects that evacuations are withdrawn, for example because of a policy for one namespace. The maintenance continues, or completes, without that.',
   },
   WorkflowRestarted: {
     type: 'Warning',

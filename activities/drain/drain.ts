@@ -156,7 +156,7 @@ class DrainRun<T extends { kind: string }> {
   #decisionMs = 0;
   /** The nodes of the latest decision, whose agents are observed. */
   #agentNodes: readonly AgentNode[] = [];
-  /** Names of nodes that were given back before the maintenance is complete. */
+  /** Names of nodes that were released before the maintenance is complete. */
   #returned: ReadonlySet<string> = new Set();
   /** When the deadline deletes the next pod, in milliseconds since the epoch. */
   #nextDeletionAtMs: number | undefined;
@@ -208,7 +208,7 @@ class DrainRun<T extends { kind: string }> {
     }
   }
 
-  /** Cancels what was requested for nodes that the selector no longer matches, and gives back those that someone has uncordoned. */
+  /** Cancels what was requested for nodes that the selector no longer matches, and releases those that someone has uncordoned. */
   async #withdrawFromDeselected(view: View): Promise<void> {
     await this.#requests.withdrawFrom(deselectedNodes(view), view.maintenance);
     this.#returned = await returnUncordonedNodes(this.#deps, view);

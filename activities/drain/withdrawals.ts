@@ -32,7 +32,7 @@ export class Withdrawals {
     }
   }
 
-  /** What the apiserver has rejected: the namespace, name and message of each. */
+  /** The namespace, name and message of each that the apiserver has rejected. */
   get rejections(): readonly string[] {
     return [...this.#rejected.waiting().values()].toSorted();
   }

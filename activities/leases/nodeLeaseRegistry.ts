@@ -136,9 +136,9 @@ export class MaintenanceLeases {
    * may be releasing it at this moment, which our write prevents.
    */
   readonly #joined = new Set<string>();
-  /** Nodes that were given back before the maintenance was complete. */
+  /** Nodes that were released before the maintenance was complete. */
   readonly returned = new Set<string>();
-  /** Why others cannot be given back yet, by the name of the node. */
+  /** Why others cannot be released yet, by the name of the node. */
   readonly unreturned: RejectedWrites;
   /** Node -> the reason in its latest Event. */
   readonly #reported = new Map<string, string>();

@@ -19,7 +19,7 @@ const concurrentNodes = 16;
 type ReturnDeps = Pick<Deps, 'authority' | 'cluster' | 'heldNodes' | 'leases' | 'nodeLeases'>;
 
 /**
- * Gives back nodes that the maintenance has held, that its selector no longer matches and that someone has uncordoned: removes the annotations against
+ * Releases nodes that the maintenance has held, that its selector no longer matches and that someone has uncordoned: removes the annotations against
  * autoscalers, and releases their Leases. Resolves with their names: they are in service, and Complete has nothing to do there, so that their records can be
  * dropped. Another maintenance that selects a node keeps what it needs.
  */
@@ -46,11 +46,11 @@ export async function returnUncordonedNodes(
   );
   await forEachBounded(concurrentNodes, nodes, async (node) => {
     const { name } = node.metadata;
-    const problem = await giveBack(deps, state, node);
+    const problem = await releaseNode(deps, state, node);
     if (problem !== undefined) return unreturned.reject(name, problem);
     unreturned.accept(name);
     returned.add(name);
-    log.info('Node was given back: it is no longer selected, and was uncordoned', { uid, node: name });
+    log.info('Node was released: it is no longer selected, and was uncordoned', { uid, node: name });
   });
   return returned;
 }
@@ -59,8 +59,8 @@ function isReturned({ spec }: NodeMaintenance, node: Node): boolean {
   return !isCordoned(node) && !selectsNode(spec.nodeSelector, node);
 }
 
-/** Resolves with why the node cannot be given back yet; undefined if it is. */
-async function giveBack(deps: ReturnDeps, state: ClusterState, node: Node): Promise<string | undefined> {
+/** Resolves with why the node cannot be released yet; undefined if it is. */
+async function releaseNode(deps: ReturnDeps, state: ClusterState, node: Node): Promise<string | undefined> {
   if (state.leases === undefined) return leasesRejected;
   try {
     const changed = await withoutAnnotations(deps, state, node);

@@ -203,11 +203,12 @@ async function planReport(kube: Kube, maintenance: NodeMaintenance, namespace: s
     now: kube.now(),
   });
   const effect = effectOfMissingCapacity(maintenance);
-  const isFull = effect === 'Waits' && (capacity?.unplaced.length ?? 0) > 0;
+  const unplaced = capacity?.unplaced ?? [];
+  const isFull = effect === 'Waits' && unplaced.length > 0;
   const deletes = deletesLeftPods(maintenance, evacuations);
   const halted = haltedBecause(maintenance);
-  const isHalted = held.length + halted.length > 0 || names.length === 0;
-  const blocked = (preview.blocked && !deletes) || isHalted || isFull;
+  const isStuck = preview.blocked && !deletes;
+  const blocked = [isStuck, held.length > 0, halted.length > 0, names.length === 0, isFull].includes(true);
   return {
     nodes: names,
     held,

@@ -142,7 +142,7 @@ export class PolicyStatusReconciler {
     this.#denied.set(policy, denied);
   }
 
-  /** As they are written: a policy that does not count on the node takes no gate from another one. */
+  /** Returns the gates as they are written: a policy that does not count on the node takes no gate from another one. */
   async #gatesFor(node: Node, readiness: ObservedNodeReadiness | undefined): Promise<GatesOfPolicy[]> {
     const { authority, cluster } = this.#options;
     const policies = await authority.policiesWriting(node, cluster.readinessPolicies.list());

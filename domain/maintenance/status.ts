@@ -80,7 +80,7 @@ export function withDrainDeadline(
 
 /**
  * Returns the status with these nodes, and their sums for `kubectl get`. A node that was cordoned keeps its record when the selector no longer
- * matches it, because Complete uncordons it like the others. The record of a node that does not exist or was given back (`existing` lacks its name) is
+ * matches it, because Complete uncordons it like the others. The record of a node that does not exist or was released (`existing` lacks its name) is
  * dropped: a node that returns under that name is treated as a new one. The record of a node that was only waited for is dropped too.
  */
 export function withNodes(

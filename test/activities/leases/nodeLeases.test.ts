@@ -283,7 +283,7 @@ describe('a drained node', () => {
     await drain.cancelled();
   });
 
-  test('gives back a node that is no longer selected once someone uncordons it, but for what another maintenance needs', async () => {
+  test('releases a node that is no longer selected once someone uncordons it, but for what another maintenance needs', async () => {
     const label = { [`rack-${crypto.randomUUID().slice(0, 8)}`]: 'yes' };
     const [returned, shared] = [await c.nodeNamed('returned', label), await c.nodeNamed('shared', label)];
     const applied = await c.applied(c.maintenance({ nodes: label, stage: 'Drain', drainPlan: [pods(1000)] }));
@@ -305,7 +305,7 @@ describe('a drained node', () => {
       expect(nodeStatuses.map(({ nodeRef }) => nodeRef.name)).not.toContain(returned),
     );
     expect((await c.node(returned)).metadata.annotations ?? {}).not.toMatchObject(scaleDownDisabled);
-    // Whoever cordons it now, the maintenance has no part in it.
+    // When another client cordons it now, the maintenance has no part in it.
     await c.cordoned(returned);
     await throughout('the Lease is not acquired', 500, async () =>
       expect(await holderIdentityOf(returned)).toBe(''),

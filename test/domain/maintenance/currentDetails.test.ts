@@ -137,7 +137,7 @@ describe('the details have a headline and the available actions', () => {
     },
     {
       when: 'a finished drain',
-      differs: { drained: true, nodes: ['node-1'] },
+      differs: { drained: true, nodes: ['node-1'], details: details({ podsToEvacuate: 0 }) },
       headline: '### Drained: 1 node ready for work',
       expected: ['`pause` none', '`advance` `{"from": "Drain"}`', '`cancel` none'],
     },
@@ -163,10 +163,16 @@ describe('the details have a headline and the available actions', () => {
   });
 
   test('of a drained maintenance, with advance to end the work', () => {
-    const text = rendered({ drained: true });
+    const text = rendered({ drained: true, details: details({ podsToEvacuate: 0 }) });
     expect(text).toContain('the nodes stay cordoned until the stage is advanced');
     expect(text).toContain('**Drain plan:** all tiers drained');
     expect(actions(text)[1]?.[2]).toBe('ends the work: advances to **Complete** and uncordons the nodes');
+  });
+
+  test('of a drained maintenance while pods that have appeared since leave', () => {
+    const text = rendered({ drained: true, details: details({ podsToEvacuate: 1 }) });
+    expect(text.split('\n')[0]).toBe('### Draining 2 nodes');
+    expect(text).not.toContain('all tiers drained');
   });
 });
 
