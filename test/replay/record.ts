@@ -70,24 +70,9 @@ const shapes: Record<string, Shape> = {
     return completed(name);
   },
 
-  async 'pause-resume-cancel'(name) {
-    await world.placePods('node-2', 3, slowPods);
-    await world.apply(name, { nodes: ['node-2'], stage: 'Drain' });
-    const run = world.temporal.workflow.getHandle(workflowIdOf(name));
-    await reached(name, 'Drain');
-    await run.executeUpdate('pause');
-    await run.signal('resume');
-    // The run learns of it after the object says so.
-    await eventuallyHolds(
-      'the run to be drained',
-      () => run.query<Progress>('progress'),
-      (progress) => progress.drained,
-    );
-    await run.signal('advance', { to: 'nonsense' });
-    await run.executeUpdate('cancel');
-    await world.eventually(name, 'it to be finished', finished);
-    return { workflowId: run.workflowId };
-  },
+  'pause-resume-cancel': pausedResumedAndCancelled,
+
+  'requests-in-order': pausedResumedAndCancelled,
 
   async 'worker-killed'(name) {
     await world.placePods('node-1', 3, slowPods);
@@ -192,20 +177,9 @@ const shapes: Record<string, Shape> = {
     return ended((await openWindow(name)).workflowId);
   },
 
-  async 'window-approved-and-cancelled'(name) {
-    await createWindow(name, { approval: 'PerWindow' });
-    const run = await openWindow(name);
-    await run.signal('advance');
-    await run.executeUpdate('approve');
-    await inProgress(run, 'node-1');
-    await run.executeUpdate('advance', { args: [{ node: 'node-1' }] });
-    await inProgress(run, 'node-2');
-    await run.signal('pause');
-    await run.executeUpdate('resume');
-    await rejectedCancellation(run);
-    await run.executeUpdate('cancel');
-    return ended(run.workflowId);
-  },
+  'window-approved-and-cancelled': approvedAndCancelled,
+
+  'window-requests-in-order': approvedAndCancelled,
 
   async 'window-held'(name) {
     await createWindow(name, { onWindowEnd: 'HoldCurrent' });
@@ -395,4 +369,38 @@ try {
   await worker.kill();
   await endpoint.close();
   await world.close();
+}
+
+async function pausedResumedAndCancelled(name: string): Promise<Run> {
+  await world.placePods('node-2', 3, slowPods);
+  await world.apply(name, { nodes: ['node-2'], stage: 'Drain' });
+  const run = world.temporal.workflow.getHandle(workflowIdOf(name));
+  await reached(name, 'Drain');
+  await run.executeUpdate('pause');
+  await run.signal('resume');
+  // The run learns of it after the object says so.
+  await eventuallyHolds(
+    'the run to be drained',
+    () => run.query<Progress>('progress'),
+    (progress) => progress.drained,
+  );
+  await run.signal('advance', { to: 'nonsense' });
+  await run.executeUpdate('cancel');
+  await world.eventually(name, 'it to be finished', finished);
+  return { workflowId: run.workflowId };
+}
+
+async function approvedAndCancelled(name: string): Promise<Run> {
+  await createWindow(name, { approval: 'PerWindow' });
+  const run = await openWindow(name);
+  await run.signal('advance');
+  await run.executeUpdate('approve');
+  await inProgress(run, 'node-1');
+  await run.executeUpdate('advance', { args: [{ node: 'node-1' }] });
+  await inProgress(run, 'node-2');
+  await run.signal('pause');
+  await run.executeUpdate('resume');
+  await rejectedCancellation(run);
+  await run.executeUpdate('cancel');
+  return ended(run.workflowId);
 }
