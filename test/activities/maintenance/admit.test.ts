@@ -227,6 +227,22 @@ describe('an existing maintenance', () => {
     });
   });
 
+  test('that is complete is not taken for the one that an input describes', async () => {
+    const applied = await c.applied(c.maintenance({ nodes: [n1], stage: 'Complete' }));
+    const { name } = applied.metadata;
+    const startTimestamp = c.admin.now().toISOString();
+    await c.withStatus(applied, { stageStatuses: [{ name: 'Complete', startTimestamp }] });
+    const drainPlan = applied.spec.drainPlan ?? [];
+    await expect(
+      performed(() => admit(startedWith({ name, nodes: [n1], drainPlan } as never))),
+    ).rejects.toMatchObject({
+      type: 'InvalidInput',
+      message: `name: NodeMaintenance "${name}" exists and is complete; choose another name, or delete it first`,
+    });
+    // A run without a description of its own ends as before.
+    expect(await performed(() => admit(startedWith({ name })))).toMatchObject({ stage: 'Complete' });
+  });
+
   test('that is being deleted is in Complete', async () => {
     const maintenance = c.maintenance({ nodes: [n1], stage: 'Cordon' });
     maintenance.metadata.finalizers = ['example.com/held'];
