@@ -76,7 +76,12 @@ async function failingActivity(
     .toSorted((a, b) => (b.attempt ?? 0) - (a.attempt ?? 0))[0];
   if (failing === undefined) return undefined;
   const message = await failureMessage(temporal, failing.lastFailure);
-  return { type: failing.activityType?.name ?? '', attempts: failing.attempt ?? 0, message };
+  return {
+    type: failing.activityType?.name ?? '',
+    attempts: failing.attempt ?? 0,
+    message,
+    startedMs: isStarted(failing) ? optionalTsToMs(failing.lastStartedTime) : undefined,
+  };
 }
 
 type PendingActivity = NonNullable<WorkflowExecutionDescription['raw']['pendingActivities']>[number];

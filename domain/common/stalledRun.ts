@@ -19,7 +19,15 @@ export interface ObservedRun {
   /** Since when a workflow task waits for a worker: milliseconds since the epoch. Undefined if none does. */
   untakenSinceMs?: number | undefined;
   /** The activity in progress whose attempts have failed most often, with the latest error. Undefined if none has failed. */
-  failingActivity?: { type: string; attempts: number; message: string } | undefined;
+  failingActivity?: FailingActivity | undefined;
+}
+
+interface FailingActivity {
+  type: string;
+  attempts: number;
+  message: string;
+  /** When the attempt in progress was started: milliseconds since the epoch. Undefined while the next one waits. */
+  startedMs: number | undefined;
 }
 
 /** Why a run does not continue, as its history says. */
@@ -115,6 +123,8 @@ const workingAfterMs = 90_000;
 const untakenAfterMs = 180_000;
 /** Activities are tried again with growing pauses of up to 15 s: these take about two minutes. */
 const failingAttempts = 12;
+/** An attempt that lasts longer does not fail as the earlier ones did. */
+const workingAttemptMs = 60_000;
 
 /**
  * Returns the condition of a run that waits for what only a person changes: no worker takes its workflow task, or an activity fails again and again.
@@ -130,6 +140,7 @@ export function waitingRun(run: ObservedRun, nowMs: number): ConditionFacts | un
       message: `Workflow ${workflowId} waits since ${new Date(untakenSinceMs).toISOString()} for a worker that takes its task: check that workers poll its task queue with the version that Temporal routes it to (kubectl maintenance workers, temporal worker deployment list).`,
     };
   if (failingActivity === undefined || failingActivity.attempts < failingAttempts) return undefined;
+  if (nowMs - (failingActivity.startedMs ?? nowMs) > workingAttemptMs) return undefined;
   return {
     ...status,
     reason: 'ActivityFailed',

@@ -58,7 +58,12 @@ describe('a run that waits for what only a person changes', () => {
   const untaken = { ...working, untakenSinceMs: nowMs - 181_000 };
   const failing = (attempts: number): ObservedRun => ({
     ...working,
-    failingActivity: { type: 'removeEvacuations', attempts, message: 'evacuations is forbidden' },
+    failingActivity: {
+      type: 'removeEvacuations',
+      attempts,
+      message: 'evacuations is forbidden',
+      startedMs: undefined,
+    },
   });
 
   test('because no worker takes its task is reported after three minutes', () => {
@@ -81,6 +86,16 @@ describe('a run that waits for what only a person changes', () => {
     });
     // The number of attempts changes at each check: the message does not.
     expect(waitingRun(failing(40), nowMs)).toEqual(waitingRun(failing(12), nowMs));
+  });
+
+  test('is not one whose activity works again, although earlier attempts have failed', () => {
+    const { failingActivity } = failing(40);
+    const started = (seconds: number): ObservedRun => ({
+      ...working,
+      ...(failingActivity && { failingActivity: { ...failingActivity, startedMs: nowMs - seconds * 1_000 } }),
+    });
+    expect(waitingRun(started(61), nowMs)).toBeUndefined();
+    expect(waitingRun(started(5), nowMs)).toMatchObject({ reason: 'ActivityFailed' });
   });
 
   test('stays reported until that has changed', () => {

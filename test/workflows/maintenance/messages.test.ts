@@ -202,6 +202,24 @@ test.each(['cancel', 'pause', 'resume'])(
 );
 
 describe('pause', () => {
+  test('is recorded after an earlier resume, although its attempt takes longer', async () => {
+    const { fake, handle } = await startedIn('Drain');
+    const release = fake.block('recordPause');
+    await handle.signal('resume');
+    await eventually('the resume to be recorded', () => expect(fake.calls).toContain('recordPause false'));
+    await handle.signal('pause');
+    // The run has handled the signal when it answers the query.
+    await handle.query('progress');
+    expect(fake.calls).not.toContain('recordPause true');
+    release();
+    await eventuallyProgress(handle, { paused: true });
+    expect(fake.paused).toBe(true);
+    expect(fake.calls.filter((call) => call.startsWith('recordPause'))).toEqual([
+      'recordPause false',
+      'recordPause true',
+    ]);
+  });
+
   test('ends the drain, keeps the nodes cordoned, and is recorded on the object', async () => {
     const { fake, handle } = await startedIn('Drain');
     await fake.tierDrained(0, 3);
