@@ -43,10 +43,6 @@ const stalled = {
   meaning:
     'The workflow of the object makes no progress; the object has the condition only if that has happened.',
   reasons: {
-    ActivityFailed: {
-      status: ['True'],
-      meaning: 'An activity of the workflow fails again and again; it is tried again until it succeeds.',
-    },
     WorkflowContinues: { status: ['False'], meaning: 'The workflow makes progress again.' },
     WorkflowFailed: {
       status: ['True'],
@@ -61,6 +57,18 @@ const stalled = {
       meaning:
         'The workflow task of the run fails again and again; the run is replaced after `--stalled-run-timeout`.',
     },
+  },
+} as const satisfies ConditionTypeFacts;
+
+/** Runs of windows wait for other runs, which is no failure. */
+const stalledMaintenance = {
+  ...stalled,
+  reasons: {
+    ActivityFailed: {
+      status: ['True'],
+      meaning: 'An activity of the workflow fails again and again; it is tried again until it succeeds.',
+    },
+    ...stalled.reasons,
     WorkflowTaskNotPolled: {
       status: ['True'],
       meaning:
@@ -240,7 +248,7 @@ export const conditionReasons = {
         },
       },
     },
-    Stalled: stalled,
+    Stalled: stalledMaintenance,
     Succeeded: {
       meaning: "The maintenance of the window's node succeeded.",
       reasons: {

@@ -66,6 +66,21 @@ function untakenSince({
   return optionalTsToMs(task.scheduledTime);
 }
 
+/** PENDING_ACTIVITY_STATE_PAUSED and later of temporal.api.enums.v1.PendingActivityState: a person has paused it. */
+const pausedState = 4;
+
+function isPaused({ state }: PendingActivity): boolean {
+  return Number(state) >= pausedState;
+}
+
+/** An attempt that has lasted for so long does not fail as the earlier ones did: another activity may. */
+const worksAgainAfterMs = 60_000;
+
+function worksAgain(activity: PendingActivity): boolean {
+  const startedMs = optionalTsToMs(activity.lastStartedTime) ?? 0;
+  return isStarted(activity) && Date.now() - startedMs > worksAgainAfterMs;
+}
+
 /** A worker that has died is no failure of the activity. */
 async function failingActivity(
   temporal: Client,
@@ -73,6 +88,7 @@ async function failingActivity(
 ): Promise<ObservedRun['failingActivity']> {
   const failing = activities
     .filter(({ lastFailure }) => lastFailure?.applicationFailureInfo != null)
+    .filter((one) => !isPaused(one) && !worksAgain(one))
     .toSorted((a, b) => (b.attempt ?? 0) - (a.attempt ?? 0))[0];
   if (failing === undefined) return undefined;
   const message = await failureMessage(temporal, failing.lastFailure);

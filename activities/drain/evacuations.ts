@@ -220,7 +220,8 @@ export async function removeEvacuations(
   const others = (node: Node) =>
     draining.filter((other) => decisionOf(other, node.metadata.name) !== NodeDecision.Skip);
   const { items } = await kube.list(resources.evacuations, {});
-  const withdrawals = new Withdrawals();
+  // Each once: the next attempt of the activity is the next one.
+  const withdrawals = new Withdrawals(Infinity);
   const endsAt = Math.max(startedAt + removalMs, performance.now() + Math.min(removalMs, minRemovalMs));
   const left = await forEachBounded(
     concurrentWrites,

@@ -3,8 +3,7 @@ import { isRejection } from '../../kube/errors.ts';
 import type { EventRecorder } from '../../kube/events.ts';
 import { RejectedWrites } from '../rejectedWrites.ts';
 
-/** Delay before a rejected withdrawal is tried again. */
-const retryAfterMs = 30_000;
+const defaultRetryAfterMs = 30_000;
 
 /** An Evacuation or EvictionRequest to withdraw. */
 interface Withdrawn {
@@ -16,9 +15,14 @@ interface Withdrawn {
  * and it is tried again after a time.
  */
 export class Withdrawals {
-  readonly #rejected = new RejectedWrites(retryAfterMs);
+  readonly #rejected: RejectedWrites;
   /** Messages of the apiserver that an Event has. */
   readonly #recorded = new Set<string>();
+
+  /** `retryAfterMs`: delay before a rejected withdrawal is tried again. */
+  constructor(retryAfterMs = defaultRetryAfterMs) {
+    this.#rejected = new RejectedWrites(retryAfterMs);
+  }
 
   async perform<T extends Withdrawn>(withdrawn: T, withdraw: (object: T) => Promise<unknown>): Promise<void> {
     const { uid = '', namespace, name } = withdrawn.metadata;

@@ -1,6 +1,7 @@
 import type { Lease, Node } from '../../api/core.ts';
 import type { NodeMaintenance } from '../../api/nodeMaintenance.ts';
 import { autoscalerAnnotationsToRemove, ownAutoscalerAnnotations } from '../../domain/common/autoscalers.ts';
+import { isCordonedByMaintenance } from '../../domain/common/cordon.ts';
 import { NodeDecision } from '../../domain/common/requester.ts';
 import { holdsNodes, stageOf } from '../../domain/common/stage.ts';
 import { isReleasable } from '../../domain/leases/lease.ts';
@@ -83,9 +84,8 @@ export async function releaseUnlessNeeded(
 /** Returns the annotations to remove: none while another maintenance holds the node. */
 export function annotationsToRemove({ maintenance, holdersOf }: Holders, node: Node): string[] {
   const record = nodeStatusOf(maintenance, node);
-  // Another maintenance that was completed before may have left its own.
-  const own = hasCordonRecord(record)
-    ? autoscalerAnnotationsToRemove(node, record)
-    : ownAutoscalerAnnotations(node);
+  // Another maintenance that was completed before may have left its own, with its cordon.
+  const left = isCordonedByMaintenance(node) ? ownAutoscalerAnnotations(node) : [];
+  const own = hasCordonRecord(record) ? autoscalerAnnotationsToRemove(node, record) : left;
   return own.length > 0 && holdersOf(node).length > 0 ? [] : own;
 }

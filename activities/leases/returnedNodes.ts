@@ -4,7 +4,6 @@ import { UNCORDONED_BY_ANNOTATION } from '../../api/names.ts';
 import type { NodeMaintenance } from '../../api/nodeMaintenance.ts';
 import { isCordoned } from '../../domain/common/cordon.ts';
 import { selectsNode } from '../../domain/common/nodeSelector.ts';
-import { isHeldBy } from '../../domain/leases/lease.ts';
 import { leasesRejected } from '../../domain/leases/nodeLease.ts';
 import { heldNodesOf } from '../../domain/maintenance/status.ts';
 import { forEachBounded } from '../../kube/bounded.ts';
@@ -36,7 +35,8 @@ export async function returnUncordonedNodes(
   );
   // A node may be selected and cordoned again.
   for (const name of returned) if (!names.has(name)) returned.delete(name);
-  const due = [...names].filter((name) => !returned.has(name) && unreturned.isDue(name));
+  const isDue = (name: string) => unreturned.isDue(name) && nodeLeases.shouldRetry(name);
+  const due = [...names].filter((name) => !returned.has(name) && isDue(name));
   if (due.length === 0) return returned;
   // An informer may not show yet that a node was cordoned a moment ago.
   const state = await readState(deps, { uid });
@@ -78,8 +78,8 @@ async function withoutAnnotations(deps: ReturnDeps, state: ClusterState, node: N
   const { name, annotations: present = {} } = node.metadata;
   const removed = annotationsToRemove(state, node);
   if (removed.length === 0) return 'Done';
-  const now = deps.cluster.kube.now().getTime();
-  if (!isHeldBy(state.leases?.get(name), deps.leases.holder, now)) return 'the Lease is not held';
+  const because = await deps.nodeLeases.ensureHeld(name);
+  if (because !== undefined) return because;
   const keys = UNCORDONED_BY_ANNOTATION in present ? [...removed, UNCORDONED_BY_ANNOTATION] : removed;
   const annotations = Object.fromEntries(keys.map((key) => [key, null]));
   const changed = await changeNode(deps, node, { annotations });

@@ -3,7 +3,7 @@ import type { NodeMaintenance } from '../../api/nodeMaintenance.ts';
 import { listed } from '../../domain/common/names.ts';
 import { autoscalerAnnotationsToRemove } from '../../domain/common/autoscalers.ts';
 import { decideUncordon, isCordoned, type UncordonDecision } from '../../domain/common/cordon.ts';
-import { hasStarted } from '../../domain/common/stage.ts';
+import { isFromIdle } from '../../domain/common/stage.ts';
 import { isHeldBy } from '../../domain/leases/lease.ts';
 import { isRejected, leasesRejected, type UnreturnedNode } from '../../domain/leases/nodeLease.ts';
 import { withUncordon } from '../../domain/maintenance/status.ts';
@@ -147,13 +147,6 @@ async function uncordonOnce(deps: Deps, ref: MaintenanceRef, memory: Memory): Pr
     leasesForbidden,
     at: performance.now(),
   };
-}
-
-/** One that was cancelled in another stage before a worker has started any has cordoned nothing, and leaves the cordons of others. */
-function isFromIdle(maintenance: NodeMaintenance): boolean {
-  if (hasStarted(maintenance, 'Cordon')) return false;
-  const wasCreatedComplete = maintenance.metadata.generation === 1;
-  return wasCreatedComplete || hasStarted(maintenance, 'Idle');
 }
 
 function decide({ maintenance, holdersOf }: Holders, node: Node): UncordonDecision {

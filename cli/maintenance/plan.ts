@@ -10,7 +10,6 @@ import { holdsPodsBack } from '../../domain/capacity/condition.ts';
 import { claimsToRead, forecastCapacity } from '../../domain/capacity/forecast.ts';
 import { DRAIN_DEADLINE_EXCEEDED, isTrue } from '../../domain/common/conditions.ts';
 import { isCordoned, isCordonedByMaintenance } from '../../domain/common/cordon.ts';
-import { NODES_AUTHORIZED } from '../../domain/common/nodePermission.ts';
 import { deletesOnDeadline } from '../../domain/drain/escalation.ts';
 import { drainPlanProblems, planOf, positionOf } from '../../domain/drain/plan.ts';
 import { summaryOf } from '../../domain/leases/summary.ts';
@@ -31,7 +30,14 @@ import { selectsNode } from '../../domain/common/nodeSelector.ts';
 import type { EvictionApi } from '../../domain/common/evictionApi.ts';
 import { evacuationsByPod } from '../../domain/evacuation/evacuation.ts';
 import { mayHaveRequests } from '../../domain/evacuation/serving.ts';
-import { type PreviewedPod, previewDrain } from '../../domain/drain/preview.ts';
+import {
+  isStuck,
+  type PodPreview,
+  type Preview,
+  type PreviewedPod,
+  previewDrain,
+} from '../../domain/drain/preview.ts';
+import { BlockerReason } from '../../domain/evacuation/blocker.ts';
 import { readAgentLease } from '../../kube/agentLease.ts';
 import { forEachBounded } from '../../kube/bounded.ts';
 import { isKubeError } from '../../kube/errors.ts';
@@ -205,10 +211,10 @@ async function planReport(kube: Kube, maintenance: NodeMaintenance, namespace: s
   const effect = effectOfMissingCapacity(maintenance);
   const unplaced = capacity?.unplaced ?? [];
   const isFull = effect === 'Waits' && unplaced.length > 0;
-  const deletes = deletesLeftPods(maintenance, evacuations);
+  const deletes = deletesLeftPods(maintenance, preview, evacuations);
   const halted = haltedBecause(maintenance);
-  const isStuck = preview.blocked && !deletes;
-  const blocked = [isStuck, held.length > 0, halted.length > 0, names.length === 0, isFull].includes(true);
+  const needsHelp = preview.blocked && !deletes;
+  const blocked = [needsHelp, held.length > 0, halted.length > 0, names.length === 0, isFull].includes(true);
   return {
     nodes: names,
     held,
@@ -223,25 +229,25 @@ async function planReport(kube: Kube, maintenance: NodeMaintenance, namespace: s
   };
 }
 
-/** Reports whether the drain deadline deletes pods that cannot be evacuated: not those whose Evacuations may not be cancelled. */
+/** Reports whether the drain deadline deletes all pods that cannot be evacuated: not static pods, those that terminate, and those whose Evacuations may not be cancelled. */
 function deletesLeftPods(
   maintenance: NodeMaintenance,
+  { tiers }: Preview,
   evacuations: ReadonlyMap<string, Evacuation>,
 ): boolean {
+  const { drainedAt } = maintenance.status?.drainDeadline ?? {};
+  if (!deletesOnDeadline(maintenance) || drainedAt !== undefined) return false;
   const isForbidden = ({ status }: Evacuation) => status?.evacuationCancellationPolicy === 'Forbid';
-  return deletesOnDeadline(maintenance) && ![...evacuations.values()].some(isForbidden);
+  const stuck = tiers.flatMap(({ pods }) => pods.filter(isStuck));
+  const isDeletable = ({ podType, blockers }: PodPreview) =>
+    podType !== 'Static' && !blockers.some(({ reason }) => reason === BlockerReason.StuckTerminating);
+  return stuck.every(isDeletable) && ![...evacuations.values()].some(isForbidden);
 }
 
 /** Returns why an existing maintenance evacuates nothing. */
 function haltedBecause(maintenance: NodeMaintenance): string[] {
-  const { metadata, status } = maintenance;
-  const denied = status?.conditions.find(
-    (one) => one.type === NODES_AUTHORIZED && one.status === 'False',
-  )?.message;
-  return [
-    ...(isPaused(maintenance) ? [`it is paused: kubectl maintenance resume ${metadata.name}`] : []),
-    ...(denied === undefined ? [] : [denied.replace(/\.$/, '')]),
-  ];
+  const { name } = maintenance.metadata;
+  return isPaused(maintenance) ? [`it is paused: kubectl maintenance resume ${name}`] : [];
 }
 
 /** Returns what happens to pods that fit on no other node. After a deadline no pod waits. */

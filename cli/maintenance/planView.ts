@@ -23,7 +23,7 @@ export interface PlanReport extends Preview {
   readonly nodes: readonly string[];
   /** Nodes whose maintenance Lease another client holds: the drain would wait for them. */
   readonly held: readonly { readonly node: string; readonly holder: string }[];
-  /** Why nothing would be evacuated at present: the maintenance is paused, or its requester may not maintain nodes. */
+  /** Why nothing would be evacuated at present: the maintenance is paused. */
   readonly halted: readonly string[];
   /** Pods that cannot be evacuated are deleted at the drain deadline. */
   readonly deletesAtDeadline?: true;

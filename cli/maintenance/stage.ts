@@ -6,6 +6,7 @@ import {
   type AdvanceRequest,
   advanceProblem,
   destinationOf,
+  hasStarted,
   missingFromProblem,
   stageOf,
 } from '../../domain/common/stage.ts';
@@ -88,7 +89,7 @@ async function changeStage(
     const text = isReached ? `is already in stage ${stage}` : `moved from ${before} to ${stage}`;
     report(maintenance, text, output);
     // Deleting the object is what changes nothing.
-    if (!isReached && before === 'Idle' && stage === 'Complete')
+    if (!isReached && before === 'Idle' && stage === 'Complete' && hasStarted(current, 'Idle'))
       printError(
         'Nodes that someone has cordoned become schedulable, because the maintenance goes from Idle to Complete.',
       );

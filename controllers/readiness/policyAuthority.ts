@@ -31,10 +31,30 @@ export class PolicyAuthority {
     policies: readonly NodeReadinessPolicy[],
   ): Promise<NodeReadinessPolicy[]> {
     const decided = await this.#decide(node, policies);
-    return decided.flatMap(({ policy, decision }) => {
-      if (decision === NodeDecision.Skip) return [];
-      return [decision === NodeDecision.Proceed ? policy : heldBack(policy)];
-    });
+    return decided.flatMap(({ policy, decision }) => writing(policy, decision));
+  }
+
+  /**
+   * Resolves with a function that returns what `policiesWriting` resolves with for one of these nodes. The permissions of a policy are read together:
+   * one by one, those of thousands of nodes would be reviewed too often.
+   */
+  async writersOn(
+    nodes: readonly Node[],
+    policies: readonly NodeReadinessPolicy[],
+  ): Promise<(node: Node) => NodeReadinessPolicy[]> {
+    const permitted = new Map<NodeReadinessPolicy, (node: string) => boolean>();
+    for (const policy of policies) {
+      const selected = nodes.filter((node) => policiesOf(node, [policy]).length > 0);
+      permitted.set(policy, await this.#permitted(policy, selected));
+    }
+    return (node) => {
+      const { name } = node.metadata;
+      const readiness = this.#cluster.readinesses.get(name);
+      return policiesOf(node, policies).flatMap((policy) => {
+        const isPermitted = permitted.get(policy)?.(name) === true;
+        return writing(policy, decideNode(isPermitted, hasGatesOf(policy, readiness)));
+      });
+    };
   }
 
   /** Resolves with the nodes on which the policy does not count, or sets no further gates, and why. */
@@ -74,6 +94,11 @@ export class PolicyAuthority {
     const permitted = await this.#permissions.permitted(authority.requester, reviewed);
     return (node) => permitted.has(node);
   }
+}
+
+function writing(policy: NodeReadinessPolicy, decision: NodeDecision): NodeReadinessPolicy[] {
+  if (decision === NodeDecision.Skip) return [];
+  return [decision === NodeDecision.Proceed ? policy : heldBack(policy)];
 }
 
 function recordOf({ metadata }: NodeReadinessPolicy): string | undefined {

@@ -1,14 +1,11 @@
 import { setImmediate as yieldToEventLoop } from 'node:timers/promises';
 import { isDeepStrictEqual } from 'node:util';
 import { FIELD_MANAGER, READINESS_POLICY_MANAGER, READINESS_TAINT } from '../../api/names.ts';
-import type { Node } from '../../api/core.ts';
-import type { ObservedNodeReadiness } from '../../api/nodeReadiness.ts';
 import type { NodeReadinessPolicy } from '../../api/nodeReadinessPolicy.ts';
 import { compareNames } from '../../domain/common/names.ts';
 import { selectsNode } from '../../domain/common/nodeSelector.ts';
 import { isEvaluated } from '../../domain/readiness/gates.ts';
 import {
-  type GatesOfPolicy,
   hasPreviousGate,
   hasGate,
   isApplied,
@@ -142,18 +139,16 @@ export class PolicyStatusReconciler {
     this.#denied.set(policy, denied);
   }
 
-  /** Returns the gates as they are written: a policy that does not count on the node takes no gate from another one. */
-  async #gatesFor(node: Node, readiness: ObservedNodeReadiness | undefined): Promise<GatesOfPolicy[]> {
-    const { authority, cluster } = this.#options;
-    const policies = await authority.policiesWriting(node, cluster.readinessPolicies.list());
-    return policyGatesFor(node, policies, readiness, gateRules);
-  }
-
   async #progressOf(policy: NodeReadinessPolicy, selected: ReadonlySet<string>): Promise<Progress> {
-    const { nodes, readinesses } = this.#options.cluster;
+    const { nodes, readinesses, readinessPolicies } = this.#options.cluster;
     const { name } = policy.metadata;
     const manager = READINESS_POLICY_MANAGER + name;
     const { managerPrefix } = gateRules;
+    // As they are written: a policy that does not count on a node takes no gate from another one.
+    const writersOf = await this.#options.authority.writersOn(
+      nodes.list().filter(({ metadata }) => selected.has(metadata.name)),
+      readinessPolicies.list(),
+    );
     const inEffect = new Set<string>();
     const withPreviousDefinition = new Set<string>();
     const rejections: PolicyStatusInput['rejections'][number][] = [];
@@ -164,7 +159,7 @@ export class PolicyStatusReconciler {
       const { name: nodeName } = node.metadata;
       const readiness = readinesses.get(nodeName);
       const own = selected.has(nodeName)
-        ? (await this.#gatesFor(node, readiness)).find((one) => one.policy === name)
+        ? policyGatesFor(node, writersOf(node), readiness, gateRules).find((one) => one.policy === name)
         : undefined;
       const message = this.#options.failureOf(nodeName, name);
       if (message !== undefined) failures.push({ node: nodeName, message });

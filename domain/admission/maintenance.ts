@@ -78,8 +78,10 @@ function passedTimeProblem({ spec, before }: Proposal, now: Date): string | unde
 function lateDeletionProblem({ spec, before, status }: Proposal, now: Date): string | undefined {
   if (before === undefined || deletesAt({ spec: before, status }, now) !== undefined) return undefined;
   const time = deletesAt({ spec, status }, now);
-  return time === undefined
-    ? undefined
+  if (time === undefined) return undefined;
+  const own = deletesAt({ spec, status: status && { ...status, drainDeadline: undefined } }, now);
+  return own !== undefined
+    ? `spec.drainDeadline: ${own} has passed, so that Delete would delete all pods that are left at once: set a later time, or delete them yourself`
     : `spec.drainDeadline: the drain keeps its earliest deadline, ${time}, which has passed, so that Delete would delete all pods that are left at once: keep onDeadline: Report and delete them yourself, or complete this NodeMaintenance and create another one`;
 }
 

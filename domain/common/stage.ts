@@ -100,6 +100,15 @@ export function hasStarted(
 }
 
 /**
+ * Reports whether a maintenance in Complete was Idle before, or was created so, which makes its nodes schedulable. One that was completed before a worker has
+ * started any stage has cordoned nothing, and leaves the cordons of others.
+ */
+export function isFromIdle(maintenance: Pick<NodeMaintenance, 'metadata' | 'status'>): boolean {
+  if (hasStarted(maintenance, 'Cordon')) return false;
+  return maintenance.metadata.generation === 1 || hasStarted(maintenance, 'Idle');
+}
+
+/**
  * Returns true if the condition Drained is True for this generation of the object. After an edit of its selector, and for a restored object, whose
  * generations start again, that of another generation says nothing.
  */

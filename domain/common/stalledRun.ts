@@ -124,7 +124,7 @@ const untakenAfterMs = 180_000;
 /** Activities are tried again with growing pauses of up to 15 s: these take about two minutes. */
 const failingAttempts = 12;
 /** An attempt that lasts longer does not fail as the earlier ones did. */
-const workingAttemptMs = 60_000;
+const workingAttemptMs = 30_000;
 
 /**
  * Returns the condition of a run that waits for what only a person changes: no worker takes its workflow task, or an activity fails again and again.
@@ -156,7 +156,6 @@ export function resolvedStalled(
 ): ConditionFacts | undefined {
   const condition = stalledCondition(conditions);
   if (condition === undefined || healthOf(run) !== 'Working') return undefined;
-  if (waitingRun(run, nowMs) !== undefined) return undefined;
   if (condition.reason === 'WorkflowFailed' && nowMs - run.startedMs < workingAfterMs) return undefined;
   return notStalled('WorkflowContinues', run.workflowId);
 }

@@ -3,11 +3,16 @@ import { REQUESTER_ANNOTATION } from '../../api/names.ts';
 import type { NodeMaintenance, NodeMaintenanceNodeStatus } from '../../api/nodeMaintenance.ts';
 import type { NodeReadiness } from '../../api/nodeReadiness.ts';
 import type { NodeReadinessPolicy } from '../../api/nodeReadinessPolicy.ts';
-import { isCordoned, isCordonedByAnother, type NotUncordoned } from '../common/cordon.ts';
+import {
+  isCordoned,
+  isCordonedByAnother,
+  isCordonedByMaintenance,
+  type NotUncordoned,
+} from '../common/cordon.ts';
 import { listed } from '../common/names.ts';
 import { holdsNode } from '../common/nodePermission.ts';
 import { countsForEveryNode } from '../common/requester.ts';
-import { hasStarted } from '../common/stage.ts';
+import { isFromIdle } from '../common/stage.ts';
 import { oneLine } from '../common/text.ts';
 import { evaluateGate, gatesOf, isEvaluated } from '../readiness/gates.ts';
 import { staleContainers } from '../readiness/reboots.ts';
@@ -90,9 +95,11 @@ export function outOfServiceReasons(
 /** Returns why Complete does not uncordon the node; undefined if it does. */
 export function notUncordonedReason(node: Node, maintenance: NodeMaintenance): NotUncordoned | undefined {
   const record = recordOf(maintenance, node.metadata.name);
-  if (record === undefined) return hasStarted(maintenance, 'Cordon') ? 'NeverCordoned' : undefined;
-  if (!hasCordonRecord(record)) return 'NeverCordoned';
-  if (isCordoned(node) && record.unschedulableBefore === true) return 'CordonedBefore';
+  const isForeign = record !== undefined || !isFromIdle(maintenance);
+  // Another maintenance may have left its cordon to this one.
+  if (!hasCordonRecord(record))
+    return isForeign && !isCordonedByMaintenance(node) ? 'NeverCordoned' : undefined;
+  if (isCordoned(node) && record?.unschedulableBefore === true) return 'CordonedBefore';
   return isCordonedByAnother(node) ? 'CordonedByAnother' : undefined;
 }
 

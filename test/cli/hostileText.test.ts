@@ -84,6 +84,7 @@ function planWith(text: string) {
   return {
     nodes: ['node-1'],
     held: [{ node: 'node-1', holder: text }],
+    halted: [text],
     warnings: [text],
     tiers: [{ tier: 1, selects: 'all pods', pods: [pod] }],
     remaining: [],

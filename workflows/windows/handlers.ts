@@ -71,13 +71,12 @@ function commandsOf(run: WindowRun, effects: Effects) {
     });
   /** Applies a request if users who send messages may maintain the nodes. The rollout in progress sees it on the object. */
   const inTurn = inOrder();
+  const authorized = async (request: WindowRequest) => {
+    await unwrapActivityFailure(effects.authorizeRequest(windowRefTo(run), request));
+    applyRequest(run, request);
+  };
   const apply = (request: WindowRequest): Promise<WindowRunProgress> =>
-    whenOpen(() =>
-      inTurn(async () => {
-        await unwrapActivityFailure(effects.authorizeRequest(windowRefTo(run), request));
-        applyRequest(run, request);
-      }),
-    );
+    whenOpen(() => inTurn(() => authorized(request)));
   return {
     approve: (request?: NodesRequest) => {
       const nodes = nodesOf(request);
@@ -88,7 +87,8 @@ function commandsOf(run: WindowRun, effects: Effects) {
         for (const node of nodesOf(request))
           await unwrapActivityFailure(effects.advanceNode(windowRefTo(run), node));
       }),
-    cancel: () => apply({ cancelled: true }),
+    // It is final, and waits for no other request.
+    cancel: () => whenOpen(() => authorized({ cancelled: true })),
     pause: () => apply({ paused: true }),
     resume: () => apply({ paused: false }),
   };

@@ -99,6 +99,7 @@ test('The current details show the progress of the drain after each tier', async
   fake.details = details({ drainTier: { number: 2, total: 3 } });
   await fake.tierDrained(0, 4);
   await eventuallyShown(handle, 'tier 2 of 3', '3 of 7 left', '| `n1`\u2003| 3 of 7\u2003| Evacuating |');
+  fake.details = details({ podsToEvacuate: 0 });
   await fake.drained(4);
   await eventuallyShown(
     handle,
