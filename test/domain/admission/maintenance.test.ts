@@ -111,7 +111,7 @@ describe('a deadline in effect that has passed', () => {
     {
       when: 'rejects Delete with a duration that is over',
       proposal: { spec: deletes({ after: '2h' }), before: spec(everything) },
-      want: problem,
+      want: 'spec.drainDeadline: 2026-01-01T11:00:00Z has passed, so that Delete would delete all pods that are left at once: set a later time, or delete them yourself',
     },
     {
       when: 'admits other changes of one that deletes already',
