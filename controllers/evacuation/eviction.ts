@@ -63,7 +63,7 @@ export class PodEviction {
     if (admission.kind === 'Waiting') return this.#reportWaiting(evacuation, admission);
     const maintenances = this.#deps.maintenancesOf(pod);
     const requestedAt = this.#deps.cluster.kube.now();
-    const outcome = await this.#request(key, pod, maintenances);
+    const outcome = await this.#request(evacuation, pod, maintenances);
     switch (outcome.kind) {
       case 'Evicted':
         queue.accepted(key);
@@ -134,8 +134,16 @@ export class PodEviction {
     return (this.#rejected.get(uid)?.retryAtMs ?? 0) - performance.now();
   }
 
-  async #request(key: string, pod: Pod, maintenances: readonly NodeMaintenance[]): Promise<EvictionOutcome> {
-    const { queue } = this.#deps;
+  async #request(
+    evacuation: Evacuation,
+    pod: Pod,
+    maintenances: readonly NodeMaintenance[],
+  ): Promise<EvictionOutcome> {
+    const { queue, cluster } = this.#deps;
+    const facts = {
+      requestedAt: evacuation.metadata.creationTimestamp,
+      isCurrent: cluster.isFollowing(),
+    };
     const { name, namespace = '', uid = '' } = pod.metadata;
     const attributes = {
       'k8s.namespace.name': namespace,
@@ -145,10 +153,10 @@ export class PodEviction {
     };
     try {
       return await inSpanOf(maintenances, { name: 'Evict pod', attributes }, () =>
-        this.#evictor.evict({ namespace, name, uid }),
+        this.#evictor.evict({ namespace, name, uid }, facts),
       );
     } catch (error) {
-      queue.done(key);
+      queue.done(keyOf(evacuation));
       if (!isRejection(error)) throw error;
       return { kind: 'Misconfigured', message: `The apiserver rejected the eviction: ${error.apiMessage}` };
     }

@@ -38,7 +38,7 @@ import { heartbeat, writeResponder } from './responderStatus.ts';
 interface Deps {
   readonly cluster: Pick<
     FencedCluster,
-    'kube' | 'nodes' | 'pods' | 'maintenances' | 'evacuations' | 'queues'
+    'kube' | 'nodes' | 'pods' | 'maintenances' | 'evacuations' | 'queues' | 'isFollowing'
   >;
   readonly view: EvictionView;
   readonly others: OtherControllers;
@@ -326,7 +326,7 @@ export class ImperativeResponder {
     const admission = this.#slots.admit(key, pod);
     if (admission.kind === 'Waiting') return this.#report(assignment, admission.message);
     const requestedAt = this.#deps.cluster.kube.now();
-    const outcome = await this.#request(pod);
+    const outcome = await this.#request(assignment, pod);
     if (outcome.kind === 'Evicted') this.#recent.record(pod, requestedAt);
     return this.#apply(assignment, pod, outcome);
   }
@@ -381,9 +381,12 @@ export class ImperativeResponder {
     }
   }
 
-  async #request({ metadata: { namespace = '', name, uid = '' } }: Pod): Promise<EvictionOutcome> {
+  async #request({ eviction }: Assignment, { metadata }: Pod): Promise<EvictionOutcome> {
+    const { namespace = '', name, uid = '' } = metadata;
+    const isCurrent = this.#deps.cluster.isFollowing();
+    const facts = { requestedAt: eviction.metadata.creationTimestamp, isCurrent };
     try {
-      return await this.#evictor.evict({ namespace, name, uid });
+      return await this.#evictor.evict({ namespace, name, uid }, facts);
     } catch (error) {
       if (!isRejection(error)) throw error;
       return { kind: 'Misconfigured', message: `The apiserver rejected the eviction: ${error.apiMessage}` };

@@ -37,6 +37,15 @@ export function isGrowing({ mean: value, perHour, low }: Growth): boolean {
   return low > 0 && perHour > toleratedShare * Math.abs(value);
 }
 
+/** Share of the points that may be higher: a single one says nothing. */
+const outliers = 0.1;
+
+/** Returns the highest value without outliers; -Infinity of none. */
+export function highOf(points: readonly Point[]): number {
+  const sorted = points.map(({ value }) => value).toSorted((a, b) => a - b);
+  return sorted[Math.ceil(sorted.length * (1 - outliers)) - 1] ?? -Infinity;
+}
+
 function meansOf(points: readonly Point[]): Point[] {
   return Array.from({ length: parts }, (_, part) =>
     points.slice(

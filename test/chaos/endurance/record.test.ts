@@ -41,6 +41,17 @@ describe('the growth of samples', () => {
     expect(growthOfAll(samplesOf(leaking))['Evacuations']).toMatchObject({ isGrowing: true });
   });
 
+  test('does not count what returns to where it was', () => {
+    const reclaimed = (minute: number) => ({
+      workers: [first, { ...second, peakMb: minute < 60 ? 290 : 250 + (minute - 60) / 2 }],
+    });
+    expect(growthOfAll(samplesOf(reclaimed))['peak memory of worker 2, MB']).toMatchObject({
+      isGrowing: false,
+    });
+    const leaking = (minute: number) => ({ workers: [first, { ...second, peakMb: 250 + minute / 2 }] });
+    expect(growthOfAll(samplesOf(leaking))['peak memory of worker 2, MB']).toMatchObject({ isGrowing: true });
+  });
+
   test('does not take the start of another process for growth', () => {
     const restarted = (minute: number) => ({
       workers: [

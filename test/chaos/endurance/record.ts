@@ -1,5 +1,5 @@
 import type { ResourceSample } from './resources.ts';
-import { type Growth, growthOf, isGrowing } from './growth.ts';
+import { type Growth, growthOf, highOf, isGrowing, type Point } from './growth.ts';
 
 /** The recorded outcome of `npm run endurance`. */
 export interface EnduranceRecord {
@@ -38,19 +38,25 @@ export function valuesOf(sample: ResourceSample): Record<string, number> {
 
 /**
  * Returns the growth of each value in the second half of the time. In the first half caches fill, and the apiserver keeps Events for an hour. Of a worker
- * that was started again only the time of its last process counts.
+ * that was started again only the time of its last process counts. A value grows only if it also reaches more than before: the kernel may take memory back,
+ * and what returns to where it was is no leak.
  */
 export function growthOfAll(samples: readonly ResourceSample[]): EnduranceRecord['growth'] {
   const end = samples.at(-1);
   if (end === undefined) return {};
-  const later = samples.filter(({ seconds }) => seconds >= end.seconds / 2);
+  const isLater = ({ seconds }: ResourceSample) => seconds >= end.seconds / 2;
   const growth: EnduranceRecord['growth'] = {};
   for (const name of Object.keys(valuesOf(end))) {
-    const points = later
-      .filter((sample) => isSameProcess(name, sample, end))
-      .map((sample) => ({ hours: sample.seconds / 3_600, value: valuesOf(sample)[name] ?? 0 }));
-    const found = growthOf(points);
-    if (found !== undefined) growth[name] = { ...found, isGrowing: isGrowing(found) };
+    const own = samples.filter((sample) => isSameProcess(name, sample, end));
+    const pointOf = (sample: ResourceSample): Point => ({
+      hours: sample.seconds / 3_600,
+      value: valuesOf(sample)[name] ?? 0,
+    });
+    const later = own.filter(isLater).map(pointOf);
+    const earlier = own.filter((sample) => !isLater(sample)).map(pointOf);
+    const found = growthOf(later);
+    if (found !== undefined)
+      growth[name] = { ...found, isGrowing: isGrowing(found) && highOf(later) > highOf(earlier) };
   }
   return growth;
 }

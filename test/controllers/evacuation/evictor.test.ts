@@ -49,16 +49,19 @@ async function heldPod(name: string) {
 const setFinalizers = (key: { namespace: string; name: string }, finalizers: string[]) =>
   direct.mergePatch(resources.pods, key, { metadata: { finalizers } });
 
+/** An eviction that is requested while the evictor works, and whose pod the informer shows as it is. */
+const current = { requestedAt: '2999-01-01T00:00:00Z', isCurrent: true };
+
 async function evictedWithoutAnswer(evictor: Evictor, pod: Parameters<Evictor['evict']>[0]): Promise<void> {
   proxy.apiserver.begin('LoseAnswers');
-  await expect(evictor.evict(pod)).rejects.toMatchObject({ kind: 'Unavailable' });
+  await expect(evictor.evict(pod, current)).rejects.toMatchObject({ kind: 'Unavailable' });
   proxy.apiserver.end();
 }
 
 test('an eviction whose answer was lost is not repeated', async () => {
   const [evictor, pod] = [new Evictor(kube as FencedKube), await heldPod('terminating')];
   await evictedWithoutAnswer(evictor, pod);
-  expect(await evictor.evict(pod)).toEqual({ kind: 'Evicted' });
+  expect(await evictor.evict(pod, current)).toEqual({ kind: 'Evicted' });
   expect(evictions).toBe(1);
   await setFinalizers(pod, []);
 });
@@ -69,16 +72,16 @@ test('a pod that is gone, or was replaced, is not evicted', async () => {
   await setFinalizers(pod, []);
   const successor = await runningPod(direct, { namespace, name: pod.name, nodeName });
   expect(successor.uid).not.toBe(pod.uid);
-  expect(await evictor.evict(pod)).toEqual({ kind: 'Gone' });
+  expect(await evictor.evict(pod, current)).toEqual({ kind: 'Gone' });
   expect(evictions).toBe(1);
 });
 
 test('an eviction that did not arrive is repeated', async () => {
   const [evictor, pod] = [new Evictor(kube as FencedKube), await heldPod('untouched')];
   proxy.apiserver.begin('Answer503');
-  await expect(evictor.evict(pod)).rejects.toMatchObject({ kind: 'Unavailable' });
+  await expect(evictor.evict(pod, current)).rejects.toMatchObject({ kind: 'Unavailable' });
   proxy.apiserver.end();
-  expect(await evictor.evict(pod)).toEqual({ kind: 'Evicted' });
+  expect(await evictor.evict(pod, current)).toEqual({ kind: 'Evicted' });
   expect(evictions).toBe(2);
   expect((await direct.get(resources.pods, pod))?.metadata.deletionTimestamp).toBeDefined();
   await setFinalizers(pod, []);
@@ -90,8 +93,22 @@ test('a budget that was deleted during an eviction does not count as the pod', a
   const details = { group: 'policy', kind: 'poddisruptionbudgets', name: 'web' };
   const message = 'poddisruptionbudgets.policy "web" not found';
   proxy.apiserver.answerEvictions({ code: 404, reason: 'NotFound', message, details });
-  await expect(evictor.evict(pod)).rejects.toMatchObject({ kind: 'NotFound' });
+  await expect(evictor.evict(pod, current)).rejects.toMatchObject({ kind: 'NotFound' });
   proxy.apiserver.end();
-  expect(await evictor.evict(pod)).toEqual({ kind: 'Evicted' });
+  expect(await evictor.evict(pod, current)).toEqual({ kind: 'Evicted' });
+  await setFinalizers(pod, []);
+});
+
+test.each([
+  { when: 'an earlier leader may have evicted', facts: { ...current, requestedAt: '2026-01-01T00:00:00Z' } },
+  {
+    when: 'an informer that does not follow the apiserver shows as running',
+    facts: { ...current, isCurrent: false },
+  },
+])('a terminating pod that $when is not evicted again', async ({ facts }) => {
+  const pod = await heldPod(`earlier-${facts.isCurrent}`);
+  expect(await new Evictor(kube as FencedKube).evict(pod, current)).toEqual({ kind: 'Evicted' });
+  expect(await new Evictor(kube as FencedKube).evict(pod, facts)).toEqual({ kind: 'Evicted' });
+  expect(evictions).toBe(1);
   await setFinalizers(pod, []);
 });
