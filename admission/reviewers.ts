@@ -2,7 +2,7 @@ import { isDeepStrictEqual } from 'node:util';
 import type { Node } from '../api/core.ts';
 import { REVISION_LABEL, SHUTDOWN_BOOT_ID_ANNOTATION, WindowAnnotation, WINDOW_LABEL } from '../api/names.ts';
 import { READINESS_TAINT } from '../api/names.ts';
-import type { NodeMaintenance } from '../api/nodeMaintenance.ts';
+import { type NodeMaintenance, NodeMaintenanceStatus } from '../api/nodeMaintenance.ts';
 import { windowMaintenancesIn } from '../domain/windows/windowMaintenance.ts';
 import {
   admissionWarnings,
@@ -181,5 +181,13 @@ function proposalOf(request: MaintenanceRequest): Proposal | undefined {
   if (request.operation === 'DELETE') return undefined;
   const { metadata, spec } = request.object;
   const stored = request.operation === 'UPDATE' ? request.oldObject : undefined;
-  return { name: metadata.name, spec, before: stored?.spec, status: stored?.status };
+  return { name: metadata.name, spec, before: stored?.spec, status: drainStatusOf(stored?.status) };
+}
+
+const DrainStatus = NodeMaintenanceStatus.pick({ stageStatuses: true, drainDeadline: true });
+
+/** Returns what a deadline depends on; undefined of a status that no apiserver stores. */
+function drainStatusOf(status: Partial<NodeMaintenanceStatus> | null | undefined): Proposal['status'] {
+  const { stageStatuses, drainDeadline } = status ?? {};
+  return DrainStatus.safeParse({ stageStatuses, drainDeadline }).data;
 }

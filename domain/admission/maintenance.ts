@@ -21,7 +21,7 @@ export interface Proposal {
   spec: NodeMaintenanceSpec;
   before?: NodeMaintenanceSpec | undefined;
   /** The stored status, if there is one. */
-  status?: NodeMaintenanceStatus | undefined;
+  status?: Pick<NodeMaintenanceStatus, 'stageStatuses' | 'drainDeadline'> | undefined;
 }
 
 /** The state of the cluster that a proposal is checked against. */

@@ -25,6 +25,7 @@ jest.unstable_mockModule('@temporalio/workflow', () => ({
   defineUpdate: definition('update'),
   defineQuery: definition('query'),
   condition: async () => {},
+  patched: () => true,
   log: { warn: (_text: string, facts: { reason: string }) => void ignored.push(facts) },
   CancellationScope: { nonCancellable: (run: () => Promise<unknown>) => run() },
   setHandler: (
