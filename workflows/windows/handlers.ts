@@ -69,8 +69,8 @@ function commandsOf(run: WindowRun, effects: Effects) {
       await handle();
       return windowRunProgressOf(run);
     });
-  /** Applies a request if users who send messages may maintain the nodes. The rollout in progress sees it on the object. */
   const inTurn = inOrder();
+  /** Applies a request if users who send messages may maintain the nodes. The rollout in progress sees it on the object. */
   const authorized = async (request: WindowRequest) => {
     await unwrapActivityFailure(effects.authorizeRequest(windowRefTo(run), request));
     applyRequest(run, request);
