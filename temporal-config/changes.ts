@@ -42,6 +42,8 @@ interface Deps {
   namespace: string;
   /** Delete Schedules that no file defines any more. */
   prune: boolean;
+  /** Also shorten the retention, which lets Temporal delete histories. */
+  shortenRetention: boolean;
 }
 
 export async function compare(deps: Deps, desired: DesiredConfig): Promise<Comparison> {
@@ -60,7 +62,7 @@ export async function compare(deps: Deps, desired: DesiredConfig): Promise<Compa
 type PartialComparison = Partial<Comparison>;
 
 async function compareNamespace(
-  { connection: { workflowService }, namespace }: Deps,
+  { connection: { workflowService }, namespace, shortenRetention }: Deps,
   { retention }: DesiredConfig,
 ): Promise<PartialComparison & { kind: 'Missing' | 'Exists' }> {
   const workflowExecutionRetentionPeriod = msToTs(hoursOf(retention) * 3_600_000);
@@ -74,6 +76,10 @@ async function compareNamespace(
   }
   const hours = retentionSecondsOf(found) / 3_600;
   if (hours === hoursOf(retention)) return { kind: 'Exists' };
+  if (hours > hoursOf(retention) && !shortenRetention) {
+    const note = `${subject}: its retention of ${retentionText(hours)} is longer than ${retention} in namespace.yaml, and is kept: --shorten-retention shortens it, and Temporal then deletes older histories`;
+    return { kind: 'Exists', notes: [note] };
+  }
   const config = { workflowExecutionRetentionTtl: workflowExecutionRetentionPeriod };
   const lines = [`- retention: ${retentionText(hours)}`, `+ retention: ${retention}`];
   const apply = async () => {

@@ -12,6 +12,7 @@ interface Options {
   configFile?: string;
   dir: string;
   prune: boolean;
+  shortenRetention: boolean;
 }
 
 /** Exit codes other than 0. A diff that fails has another code than one that finds differences, like kubectl diff. */
@@ -48,6 +49,11 @@ TEMPORAL_ADDRESS, TEMPORAL_NAMESPACE... and temporal.toml select the server, as 
         'delete Schedules that apply created, on a task queue of the files, and that no file defines any more',
         false,
       )
+      .option(
+        '--shorten-retention',
+        'shorten a retention that is longer than in namespace.yaml: Temporal then deletes older histories',
+        false,
+      )
       .action(async (options: Options) => exit(await run(verb, options)));
   return program;
 }
@@ -72,14 +78,16 @@ async function run(verb: string, options: Options): Promise<number> {
 
 async function withTemporal(
   settings: TemporalSettings,
-  { prune }: Options,
+  { prune, shortenRetention }: Options,
   work: (deps: Parameters<typeof compare>[0]) => Promise<number>,
 ): Promise<number> {
   const { connectionOptions, namespace, dataConverter } = settings;
   const connection = await explainFailure(settings, () => Connection.connect(connectionOptions));
   try {
     const client = new Client({ connection, namespace, dataConverter });
-    return await explainFailure(settings, () => work({ connection, client, namespace, prune }));
+    return await explainFailure(settings, () =>
+      work({ connection, client, namespace, prune, shortenRetention }),
+    );
   } finally {
     await connection.close();
   }

@@ -208,10 +208,30 @@ describe('apply', () => {
       await temporal.schedule.getHandle(id).delete();
   });
 
+  test('shortens the retention only with --shorten-retention, because Temporal then deletes histories', async () => {
+    const { searchAttributes } = declaredNamespace();
+    const ask = (retention: string) =>
+      writeFile(join(folder, 'namespace.yaml'), stringify({ retention, searchAttributes }));
+    await ask('90d');
+    expect(await configure('apply')).toMatchObject({ code: 0, stderr: '' });
+    expect(await retentionDays()).toBe(90);
+    await ask('30d');
+    const note = `note: namespace ${namespace}: its retention of 90d is longer than 30d in namespace.yaml, and is kept: --shorten-retention shortens it, and Temporal then deletes older histories\n`;
+    for (const verb of ['diff', 'apply'])
+      expect(await configure(verb)).toMatchObject({ code: 0, stderr: note });
+    expect(await retentionDays()).toBe(90);
+    expect(await configure('diff', '--shorten-retention')).toMatchObject({
+      code: 1,
+      stdout: expect.stringContaining('  - retention: 90d\n  + retention: 30d\n'),
+    });
+    expect(await configure('apply', '--shorten-retention')).toMatchObject({ code: 0, stderr: '' });
+    expect(await retentionDays()).toBe(30);
+  });
+
   test('changes nothing if a Schedule or a search attribute conflicts', async () => {
     await edit(yearEnd, (file) => ({ ...file, id: 'unmanaged' }));
     const own = join(folder, 'namespace.yaml');
-    await writeFile(own, stringify({ retention: '7d', searchAttributes: { Rack: 'Keyword' } }));
+    await writeFile(own, stringify({ retention: '60d', searchAttributes: { Rack: 'Keyword' } }));
     await connection.operatorService.addSearchAttributes({ namespace, searchAttributes: { Rack: 3 } });
     const answer = await configure('apply');
     expect(answer.code).toBe(1);
