@@ -1,10 +1,9 @@
+import type { Lease } from '../api/core.ts';
 import { KUBELET_LEASE_NAMESPACE } from '../api/names.ts';
 import type { Kube } from './client.ts';
 import { resources } from './resources.ts';
 
-/** Returns when the kubelet last renewed the Lease of its node, or undefined if the node has no such Lease. */
-export async function kubeletRenewTimeMs(kube: Kube, node: string): Promise<number | undefined> {
-  const lease = await kube.get(resources.leases, { namespace: KUBELET_LEASE_NAMESPACE, name: node });
-  const renewed = Date.parse(lease?.spec.renewTime ?? '');
-  return Number.isNaN(renewed) ? undefined : renewed;
+/** Returns the Lease that the kubelet of the node renews as its heartbeat, with its managedFields; undefined if it has none. */
+export function kubeletLease(kube: Kube, node: string): Promise<Lease | undefined> {
+  return kube.get(resources.leases, { namespace: KUBELET_LEASE_NAMESPACE, name: node });
 }

@@ -1,4 +1,4 @@
-import type { Node } from '../../api/core.ts';
+import type { Lease, Node } from '../../api/core.ts';
 import type { MaintenanceWindow } from '../../api/maintenanceWindow.ts';
 import { selectsNode } from '../../domain/common/nodeSelector.ts';
 import { revisionOf } from '../../domain/common/revision.ts';
@@ -18,7 +18,7 @@ import type { WaitingSince } from '../../domain/windows/windowState.ts';
 import { forEachBounded } from '../../kube/bounded.ts';
 import { nodeLeaseOf } from '../../kube/cluster.ts';
 import { errorMessage, isKubeError } from '../../kube/errors.ts';
-import { kubeletRenewTimeMs } from '../../kube/kubeletLease.ts';
+import { kubeletLease } from '../../kube/kubeletLease.ts';
 import { cachedWorkJob } from '../../kube/windowObjects.ts';
 import type { WindowRequests } from '../contract.ts';
 import type { Deps } from '../deps.ts';
@@ -114,7 +114,7 @@ async function observeSteps(
       return { ...objects, step: { kind: 'Wait', message }, rejection: message };
     }
     const agent = agents.get(objects.windowMaintenance.node);
-    const input = nodeStepInput({ ...objects, agent, lastHeartbeatMs: heartbeat?.at }, context);
+    const input = nodeStepInput({ ...objects, agent, kubeletLease: heartbeat?.lease }, context);
     return { ...objects, step: decideNodeStep(input) };
   });
 }
@@ -138,15 +138,15 @@ function observeObjects(deps: Deps, window: string, waitingSince: WaitingSince):
   });
 }
 
-/** `at` is in milliseconds since the epoch, and undefined for a kubelet without a Lease. */
-type Heartbeat = { kind: 'Read'; at: number | undefined } | { kind: 'Rejected'; message: string };
+/** `lease` is undefined for a kubelet without a Lease. */
+type Heartbeat = { kind: 'Read'; lease: Lease | undefined } | { kind: 'Rejected'; message: string };
 
 /** Reads the last heartbeats of kubelets. A rejected read concerns one node: the others continue. */
 async function readHeartbeats({ cluster }: Deps, nodes: readonly string[]): Promise<Map<string, Heartbeat>> {
   const heartbeats = new Map<string, Heartbeat>();
   await forEachBounded(maxConcurrentReads, nodes, async (node) => {
     try {
-      heartbeats.set(node, { kind: 'Read', at: await kubeletRenewTimeMs(cluster.kube, node) });
+      heartbeats.set(node, { kind: 'Read', lease: await kubeletLease(cluster.kube, node) });
     } catch (error) {
       if (!isKubeError(error, 'Forbidden')) throw error;
       heartbeats.set(node, { kind: 'Rejected', message: errorMessage(error) });

@@ -21,7 +21,7 @@ import type { FencedCluster } from '../../kube/cluster.ts';
 import { ignoreNotFound } from '../../kube/errors.ts';
 import type { EventRecorder } from '../../kube/events.ts';
 import type { JobPermission } from '../../kube/jobPermission.ts';
-import { kubeletRenewTimeMs } from '../../kube/kubeletLease.ts';
+import { kubeletLease } from '../../kube/kubeletLease.ts';
 import type { Log } from '../../kube/log.ts';
 import { writeMaintenanceStatus } from '../../kube/maintenanceStatus.ts';
 import { resources } from '../../kube/resources.ts';
@@ -145,7 +145,9 @@ async function canUncordon(
   const node = work === 'Reboot' ? await kube.get(resources.nodes, { name }) : nodes.get(name);
   const window = windows.get(windowMaintenance.window);
   const job = await readWorkJob(kube, possibleJobRef(windowMaintenance.maintenance));
-  const lastHeartbeatMs = node && (await kubeletRenewTimeMs(kube, node.metadata.name));
+  const lease = node && (await kubeletLease(kube, node.metadata.name));
   const context = closedWindowContext(window, kube.now().getTime());
-  return canUncordonWhileClosed(nodeStepInput({ windowMaintenance, node, job, lastHeartbeatMs }, context));
+  return canUncordonWhileClosed(
+    nodeStepInput({ windowMaintenance, node, job, kubeletLease: lease }, context),
+  );
 }

@@ -1,6 +1,8 @@
-import type { Job, Node } from '../../api/core.ts';
+import type { Job, Lease, Node } from '../../api/core.ts';
 import type { MaintenanceWindow, RebootWork, WindowWork } from '../../api/maintenanceWindow.ts';
 import type { NodeMaintenance } from '../../api/nodeMaintenance.ts';
+import type { Managed } from '../common/managedFields.ts';
+import { heartbeatMs } from '../leases/heartbeat.ts';
 import type { RebootAbility } from '../leases/nodeAgent.ts';
 import { revisionOf } from '../common/revision.ts';
 import { rebootWorkOf } from './rebootNeeds.ts';
@@ -14,7 +16,7 @@ export type ObservedNode =
   | {
       kind: 'Present';
       node: Node;
-      /** Time of the last heartbeat in milliseconds since the epoch. Undefined if the kubelet has no Lease. */
+      /** When the apiserver stored the last heartbeat, in milliseconds since the epoch. Undefined if the kubelet has no Lease. */
       lastHeartbeatMs: number | undefined;
       /** A readiness gate is not ready, although the node has no taint for it yet. */
       isMissingReadinessTaint: boolean;
@@ -58,7 +60,7 @@ export interface NodeObjects {
   /** The Node of that name. */
   node: Node | undefined;
   job: Job | undefined;
-  lastHeartbeatMs?: number | undefined;
+  kubeletLease?: (Lease & Managed) | undefined;
   isMissingReadinessTaint?: boolean;
   agent?: RebootAbility | undefined;
   leaseHolder?: string | undefined;
@@ -101,7 +103,7 @@ export function nodeStepInput(
 ): NodeStepInput {
   const { maintenance } = windowMaintenance;
   const {
-    lastHeartbeatMs,
+    kubeletLease,
     isMissingReadinessTaint = false,
     agent = 'NotRunning',
     leaseHolder,
@@ -111,7 +113,7 @@ export function nodeStepInput(
     ...context,
     maintenance,
     node: belongsToNode(windowMaintenance, node)
-      ? { kind: 'Present', node, lastHeartbeatMs, isMissingReadinessTaint }
+      ? { kind: 'Present', node, lastHeartbeatMs: heartbeatMs(kubeletLease), isMissingReadinessTaint }
       : { kind: missingKind(windowMaintenance, node) },
     work: workTypeOf(maintenance),
     revision: windowMaintenance.revision === revision ? 'Current' : 'Outdated',

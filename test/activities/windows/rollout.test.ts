@@ -18,8 +18,9 @@ import { newWindowMaintenance } from '../../../domain/windows/windowMaintenance.
 import { jobName } from '../../../domain/common/revision.ts';
 import { isTrue } from '../../../domain/common/conditions.ts';
 import { advanceRequested, workResultOf } from '../../../domain/windows/nodeResult.ts';
+import { heartbeatMs } from '../../../domain/leases/heartbeat.ts';
 import { emptyStatus } from '../../../domain/maintenance/status.ts';
-import { kubeletRenewTimeMs } from '../../../kube/kubeletLease.ts';
+import { kubeletLease } from '../../../kube/kubeletLease.ts';
 import { microTime } from '../../../kube/leaseRecord.ts';
 import { resources, versionOf } from '../../../kube/resources.ts';
 import type { Sandbox } from '../../../sandbox/sandbox.ts';
@@ -635,7 +636,7 @@ describe('a window', () => {
     expect(nodeResultOf(advanced)).toMatchObject({ status: 'Unknown', reason: 'Advanced' });
     await reconciledUntil(window, maintenance, ({ spec }) => spec.stage === 'Complete');
     const since = Date.parse(nodeResultOf(advanced)?.lastTransitionTime ?? '');
-    expect(await kubeletRenewTimeMs(c.admin, node)).toBeGreaterThan(since);
+    expect(heartbeatMs(await kubeletLease(c.admin, node))).toBeGreaterThan(since);
     await completed(maintenance, [nodeResultOf(advanced) ?? {}]);
     await reconciledUntil(window, maintenance, (current) => isTrue(current.status?.conditions, 'Succeeded'));
     await expect(performed(() => activities.advanceNode(window, node))).rejects.toMatchObject({

@@ -211,7 +211,10 @@ describe('for every node of a closed window', () => {
           windowMaintenance: withWork(differs, work),
           node,
           job: work === 'Job' ? its : undefined,
-          lastHeartbeatMs,
+          kubeletLease:
+            lastHeartbeatMs === undefined
+              ? undefined
+              : { metadata: { name: 'n' }, spec: { renewTime: new Date(lastHeartbeatMs).toISOString() } },
         },
         closedWindowContext(now, nowMs),
       ),
