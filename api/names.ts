@@ -121,6 +121,15 @@ export const NODE_READINESS_POLICY = {
 /** Finalizer of a NodeMaintenance beyond Idle: "to ensure uncordon and removal of Evacuations upon deletion" (KEP-4212). */
 export const MAINTENANCE_FINALIZER = 'nodemaintenance.k8s.io/maintenance-completion';
 
+/**
+ * Label of a NodeMaintenance that is complete, with the value "true". The apiserver does not evaluate these in its policies about pods and nodes: it
+ * would do so for each of them, and they are kept for as long as users like.
+ */
+export const COMPLETED_LABEL = 'nodemaintenance.k8s.io/completed';
+
+/** Label of a NodeReadiness whose Node exists, with the value "true". The apiserver evaluates only the others when a Node is created. */
+export const NODE_EXISTS_LABEL = 'nodemaintenance.k8s.io/node-exists';
+
 /** Finalizer of every Evacuation that node maintenance requests (KEP-4212 › Drain). */
 export const INSTIGATOR_FINALIZER = 'evacuation.coordination.k8s.io/instigator_nodemaintenance.k8s.io';
 

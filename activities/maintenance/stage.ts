@@ -1,6 +1,12 @@
 import { log } from '@temporalio/activity';
 import type { Node } from '../../api/core.ts';
-import { COMPLETED_ANNOTATION, FIELD_MANAGER, MAINTENANCE_FINALIZER, WINDOW_LABEL } from '../../api/names.ts';
+import {
+  COMPLETED_ANNOTATION,
+  COMPLETED_LABEL,
+  FIELD_MANAGER,
+  MAINTENANCE_FINALIZER,
+  WINDOW_LABEL,
+} from '../../api/names.ts';
 import type { NodeMaintenance, NodeMaintenanceStage } from '../../api/nodeMaintenance.ts';
 import { deadlineProblem } from '../../domain/admission/maintenance.ts';
 import { withCondition } from '../../domain/common/conditions.ts';
@@ -185,7 +191,10 @@ export async function finish(deps: Deps, ref: MaintenanceRef): Promise<void> {
     deps,
     ref,
     (finalizers) => finalizers.filter((finalizer) => finalizer !== MAINTENANCE_FINALIZER),
-    { annotations: { [COMPLETED_ANNOTATION]: deps.cluster.kube.now().toISOString() } },
+    {
+      labels: { [COMPLETED_LABEL]: 'true' },
+      annotations: { [COMPLETED_ANNOTATION]: deps.cluster.kube.now().toISOString() },
+    },
   );
   if (!released?.changed) return;
   deps.events.record(released.maintenance, {
@@ -214,16 +223,29 @@ async function placeFinalizer(
 ): Promise<NodeMaintenance | undefined> {
   const change = (finalizers: string[]) =>
     finalizers.includes(MAINTENANCE_FINALIZER) ? finalizers : [...finalizers, MAINTENANCE_FINALIZER];
-  const placed = await changeFinalizers(deps, ref, change, { known });
+  // A manifest that was copied from a completed maintenance has its labels.
+  const labels = known.metadata.labels?.[COMPLETED_LABEL] === undefined ? {} : { [COMPLETED_LABEL]: null };
+  const placed = await changeFinalizers(deps, ref, change, { known, labels });
   return placed?.maintenance;
 }
 
-/** `known`: the object as it was just read. A write fails if it has changed since, and is tried again with the newest one. */
+/**
+ * Changes the finalizers, and with them labels, of which null removes one, and annotations. `known`: the object as it was just read. A write fails if
+ * it has changed since, and is tried again with the newest one.
+ */
 async function changeFinalizers(
   deps: Deps,
   ref: MaintenanceRef,
   change: (finalizers: string[]) => string[],
-  { annotations, known }: { annotations?: Record<string, string>; known?: NodeMaintenance },
+  {
+    labels = {},
+    annotations = {},
+    known,
+  }: {
+    labels?: Record<string, string | null>;
+    annotations?: Record<string, string>;
+    known?: NodeMaintenance;
+  },
 ): Promise<{ maintenance: NodeMaintenance; changed: boolean } | undefined> {
   let first = known;
   return retryOnConflict(attempts, async () => {
@@ -234,12 +256,13 @@ async function changeFinalizers(
     const finalizers = change(before);
     // The apiserver rejects a new finalizer on an object that is being deleted.
     const isRejected = finalizers.length > before.length && current.metadata.deletionTimestamp !== undefined;
-    if (isRejected || finalizers.length === before.length) return { maintenance: current, changed: false };
+    const isUnchanged = finalizers.length === before.length && !Object.values(labels).includes(null);
+    if (isRejected || isUnchanged) return { maintenance: current, changed: false };
     const { uid, resourceVersion } = current.metadata;
     const maintenance = await deps.cluster.kube.mergePatch(
       resources.nodeMaintenances,
       { name: ref.name },
-      { metadata: { uid, resourceVersion, finalizers, ...(annotations && { annotations }) } },
+      { metadata: { uid, resourceVersion, finalizers, labels, annotations } },
       { fieldManager: FIELD_MANAGER },
     );
     return { maintenance, changed: true };

@@ -1,7 +1,13 @@
 import type { Node } from '../../api/core.ts';
+import { NODE_EXISTS_LABEL } from '../../api/names.ts';
 import type { NodeReadiness } from '../../api/nodeReadiness.ts';
 
-export function isOwnedBy(readiness: NodeReadiness | undefined, { metadata: { uid } }: Node): boolean {
+/** Reports whether the NodeReadiness is marked as that of this Node, and not one that was created before its Node. */
+export function isAdoptedBy(readiness: NodeReadiness | undefined, node: Node): boolean {
+  return isOwnedBy(readiness, node) && readiness?.metadata.labels?.[NODE_EXISTS_LABEL] === 'true';
+}
+
+function isOwnedBy(readiness: NodeReadiness | undefined, { metadata: { uid } }: Node): boolean {
   return readiness?.metadata.ownerReferences?.some((owner) => owner.uid === uid) === true;
 }
 

@@ -1,6 +1,11 @@
 import { isDeepStrictEqual } from 'node:util';
 import type { Condition, Node, ObjectMeta } from '../../api/core.ts';
-import { FIELD_MANAGER, READINESS_CONDITION, READINESS_CONDITION_MANAGER } from '../../api/names.ts';
+import {
+  FIELD_MANAGER,
+  NODE_EXISTS_LABEL,
+  READINESS_CONDITION,
+  READINESS_CONDITION_MANAGER,
+} from '../../api/names.ts';
 import type { NodeReadiness, NodeReadinessStatus, ObservedNodeReadiness } from '../../api/nodeReadiness.ts';
 import { type ConditionFacts, withCondition } from '../../domain/common/conditions.ts';
 import { readinessCondition } from '../../domain/readiness/gates.ts';
@@ -8,7 +13,7 @@ import type { FencedCluster } from '../../kube/cluster.ts';
 import { ignoreNotFound, isFailedTest, isKubeError } from '../../kube/errors.ts';
 import { resources } from '../../kube/resources.ts';
 import type { Requeue } from '../../kube/workQueue.ts';
-import { isOfPreviousNode, isOwnedBy } from './nodeOwner.ts';
+import { isAdoptedBy, isOfPreviousNode } from './nodeOwner.ts';
 import type { NodeState, NodeStates } from './nodeStates.ts';
 import { isTainted } from './readinessTaint.ts';
 
@@ -39,7 +44,7 @@ export class StatusReconciler {
     if (node === undefined || state?.status === undefined || state.uid !== node.metadata.uid)
       return undefined;
     if (isOfPreviousNode(readiness, node)) return undefined;
-    if (readiness === undefined || !isOwnedBy(readiness, node)) {
+    if (readiness === undefined || !isAdoptedBy(readiness, node)) {
       const owned = await this.#ensureOwner(node, readiness);
       if (owned !== undefined && isTainted(node)) await states.confirmGates(node, state, owned);
       return undefined;
@@ -112,10 +117,11 @@ export class StatusReconciler {
     const node = await this.#options.cluster.kube.get(resources.nodes, { name });
     if (node?.metadata.uid !== uid) return undefined;
     const ownerReferences = [{ apiVersion: 'v1', kind: 'Node', name, uid }];
+    const metadata = { name, ownerReferences, labels: { [NODE_EXISTS_LABEL]: 'true' } };
     const writing =
       readiness === undefined
-        ? this.#create({ name, ownerReferences })
-        : this.#adopt({ name, ownerReferences, uid: readiness.metadata.uid ?? '' });
+        ? this.#create(metadata)
+        : this.#adopt({ ...metadata, uid: readiness.metadata.uid ?? '' });
     return writing.catch((error: unknown) => {
       if (!isKubeError(error, 'AlreadyExists')) throw error;
       return undefined;

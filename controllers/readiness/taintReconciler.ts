@@ -25,7 +25,7 @@ import type { EventRecorder } from '../../kube/events.ts';
 import type { Log } from '../../kube/log.ts';
 import { resources } from '../../kube/resources.ts';
 import type { Requeue, WorkQueue } from '../../kube/workQueue.ts';
-import { isOfPreviousNode, isOwnedBy } from './nodeOwner.ts';
+import { isAdoptedBy, isOfPreviousNode } from './nodeOwner.ts';
 import type { NodeState, NodeStates } from './nodeStates.ts';
 import type { PolicyAuthority } from './policyAuthority.ts';
 import { hasOtherManagersTaint, isTainted, taintsWith } from './readinessTaint.ts';
@@ -76,7 +76,7 @@ export class TaintReconciler {
     const found = cluster.readinesses.get(name);
     const readiness = isOfPreviousNode(found, node) ? undefined : found;
     const requeue = await this.#reconcile(node, readiness, gatesOfNode(node, found, policies));
-    if (!isOwnedBy(readiness, node)) statusQueue.add(name);
+    if (!isAdoptedBy(readiness, node)) statusQueue.add(name);
     return requeue;
   }
 

@@ -1,5 +1,5 @@
 import type { NodeMaintenance, NodeMaintenanceStage } from '../../api/nodeMaintenance.ts';
-import { SYSTEM_NAMESPACE, workerUser } from '../../api/names.ts';
+import { COMPLETED_LABEL, SYSTEM_NAMESPACE, workerUser } from '../../api/names.ts';
 import { resources } from '../../kube/resources.ts';
 import type { Sandbox } from '../../sandbox/sandbox.ts';
 import { testCluster, type TestCluster } from '../kit/cluster.ts';
@@ -122,6 +122,16 @@ describe('kubectl does not warn', () => {
   ])('of $of', async ({ differs }) => {
     const { node } = await maintained(differs);
     for (const verb of ['cordon', 'uncordon']) expect(await warningsOf([verb, node])).toEqual([]);
+  });
+
+  test('of a maintenance that is labelled as complete, which the apiserver need not evaluate', async () => {
+    const { node, maintenance } = await maintained();
+    const labels = { [COMPLETED_LABEL]: 'true' };
+    await c.patched(resources.nodeMaintenances, { name: maintenance }, { metadata: { labels } });
+    await eventually('the apiserver to observe the label', async () => {
+      const warnings = [await warningsOf(['cordon', node]), await warningsOf(['uncordon', node])];
+      expect(warnings).toEqual([[], []]);
+    });
   });
 
   test('of a node of no maintenance', async () => {

@@ -2,6 +2,7 @@ import fc from 'fast-check';
 import type { KubeObject, Pod } from '../../api/core.ts';
 import {
   AGENT_SERVICE_ACCOUNT,
+  COMPLETED_LABEL,
   DAEMONSET_EVACUATOR_ANNOTATION,
   MAINTENANCE_GATE,
   SYSTEM_NAMESPACE,
@@ -194,6 +195,13 @@ describe('a pod of a DaemonSet is gated', () => {
       await eventuallyGated([daemonPod(), []]);
     },
   );
+
+  test('by none that is labelled as complete, so that the apiserver evaluates no more than those that are open', async () => {
+    const { metadata } = await maintenance({ six: [entry('DaemonSet', max)] });
+    const labels = { [COMPLETED_LABEL]: 'true' };
+    await c.patched(resources.nodeMaintenances, { name: metadata.name }, { metadata: { labels } });
+    await eventuallyGated([daemonPod(), []]);
+  });
 
   test('but not when the maintenance is being deleted', async () => {
     const existing = await maintenance({ six: [entry('DaemonSet', max)] });

@@ -1,4 +1,4 @@
-import { MAINTENANCE_FINALIZER, TEMPORAL_USER } from '../../../api/names.ts';
+import { COMPLETED_LABEL, MAINTENANCE_FINALIZER, TEMPORAL_USER } from '../../../api/names.ts';
 import type { NodeMaintenanceActivities } from '../../../activities/contract.ts';
 import { reviewNodeDeletion } from '../../../kube/authorization.ts';
 import { resources } from '../../../kube/resources.ts';
@@ -171,6 +171,16 @@ describe('startStage', () => {
     },
   );
 
+  test('removes the label of a completed maintenance from a copy of its manifest, and keeps other labels', async () => {
+    const maintenance = c.maintenance({ nodes: [node], stage: 'Drain' });
+    maintenance.metadata.finalizers = [MAINTENANCE_FINALIZER];
+    maintenance.metadata.labels = { [COMPLETED_LABEL]: 'true', team: 'shop' };
+    const applied = await c.applied(maintenance);
+    await performedTwice(c, async () => (await acts.startStage(refOf(applied), 'Cordon')).nodes);
+    const { metadata } = await c.maintenanceNow(applied.metadata.name);
+    expect(metadata.labels).toEqual({ team: 'shop' });
+  });
+
   test('keeps the time of the first start of each stage', async () => {
     const applied = await c.applied(c.maintenance({ nodes: [node], stage: 'Drain' }));
     await performed(() => acts.startStage(refOf(applied), 'Cordon'));
@@ -199,13 +209,14 @@ describe('startStage', () => {
 });
 
 describe('finish', () => {
-  test('removes our finalizer, and records one Event', async () => {
+  test('removes our finalizer, labels the object as complete, and records one Event', async () => {
     const maintenance = c.maintenance({ nodes: [node], stage: 'Complete' });
     maintenance.metadata.finalizers = [MAINTENANCE_FINALIZER, 'example.com/theirs'];
     const applied = await c.applied(maintenance);
     await performedTwice(c, () => acts.finish(refOf(applied)));
     const { metadata } = await c.maintenanceNow(applied.metadata.name);
     expect(metadata.finalizers).toEqual(['example.com/theirs']);
+    expect(metadata.labels).toEqual({ [COMPLETED_LABEL]: 'true' });
     const { items } = await c.admin.list(resources.events, {
       namespace: 'default',
       fieldSelector: `involvedObject.uid=${metadata.uid}`,

@@ -2,7 +2,12 @@ import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { fileURLToPath } from 'node:url';
 import type { KubeObject, Pod, Taint } from '../../../api/core.ts';
-import { NODE_READINESS, READINESS_CONDITION, READINESS_TAINT } from '../../../api/names.ts';
+import {
+  NODE_EXISTS_LABEL,
+  NODE_READINESS,
+  READINESS_CONDITION,
+  READINESS_TAINT,
+} from '../../../api/names.ts';
 import type { NodeReadiness } from '../../../api/nodeReadiness.ts';
 import { runNodeReadinessController } from '../../../controllers/readiness/nodeReadiness.ts';
 import { runReadinessPoliciesController } from '../../../controllers/readiness/readinessPolicies.ts';
@@ -443,9 +448,23 @@ describe('a node with the name of a previous Node object', () => {
     await eventually('the reservation to be owned by the node', async () =>
       expect((await readinessOf(node))?.metadata.ownerReferences?.map((owner) => owner.uid)).toEqual([uid]),
     );
+    expect((await readinessOf(node))?.metadata.labels).toEqual({ [NODE_EXISTS_LABEL]: 'true' });
     await eventuallyStatus(node, ['0/1 routes False GatesNotReady', 'routes false NoPods']);
     expect(await isTainted(node)).toBe(true);
   });
+});
+
+test('the NodeReadiness of a node has the label by which the apiserver leaves it out when other nodes are created', async () => {
+  const node = await c.nodeNamed('labelled');
+  const eventuallyLabelled = () =>
+    eventually('the label', async () =>
+      expect((await readinessOf(node))?.metadata.labels).toEqual({ [NODE_EXISTS_LABEL]: 'true' }),
+    );
+  await eventuallyLabelled();
+  // As a release without the label has left it.
+  const labels = { [NODE_EXISTS_LABEL]: null };
+  await c.patched(resources.nodeReadinesses, { name: node }, { metadata: { labels } });
+  await eventuallyLabelled();
 });
 
 describe('a gate that another controller removes', () => {
