@@ -127,7 +127,12 @@ describe('kubectl does not warn', () => {
   test('of a maintenance that is labelled as complete, which the apiserver need not evaluate', async () => {
     const { node, maintenance } = await maintained();
     const labels = { [COMPLETED_LABEL]: 'true' };
-    await c.patched(resources.nodeMaintenances, { name: maintenance }, { metadata: { labels } });
+    // Only the worker may label it in this stage.
+    await c.cluster.kube.mergePatch(
+      resources.nodeMaintenances,
+      { name: maintenance },
+      { metadata: { labels } },
+    );
     await eventually('the apiserver to observe the label', async () => {
       const warnings = [await warningsOf(['cordon', node]), await warningsOf(['uncordon', node])];
       expect(warnings).toEqual([[], []]);

@@ -196,11 +196,18 @@ describe('a pod of a DaemonSet is gated', () => {
     },
   );
 
-  test('by none that is labelled as complete, so that the apiserver evaluates no more than those that are open', async () => {
+  test('by none that is labelled as complete, which the policy need not evaluate', async () => {
     const { metadata } = await maintenance({ six: [entry('DaemonSet', max)] });
     const labels = { [COMPLETED_LABEL]: 'true' };
-    await c.patched(resources.nodeMaintenances, { name: metadata.name }, { metadata: { labels } });
-    await eventuallyGated([daemonPod(), []]);
+    // Only the worker may label it in this stage.
+    await c.cluster.kube.mergePatch(
+      resources.nodeMaintenances,
+      { name: metadata.name },
+      { metadata: { labels } },
+    );
+    // An admission server in place of the policy has all maintenances in memory.
+    const isWebhook = process.env['NM_TEST_MUTATING_WEBHOOKS'] === 'true';
+    await eventuallyGated([daemonPod(), isWebhook ? gated : []]);
   });
 
   test('but not when the maintenance is being deleted', async () => {

@@ -1,5 +1,6 @@
 import type { KubeObject, Pod } from '../../api/core.ts';
 import {
+  COMPLETED_LABEL,
   RELEASED_ANNOTATION,
   REQUESTER_ANNOTATION,
   REVISION_LABEL,
@@ -7,6 +8,7 @@ import {
   WINDOW_LABEL,
   WindowAnnotation,
 } from '../../api/names.ts';
+import type { NodeMaintenance } from '../../api/nodeMaintenance.ts';
 import { recordOfWindow } from '../../domain/common/requester.ts';
 import { resources } from '../../kube/resources.ts';
 import type { Sandbox } from '../../sandbox/sandbox.ts';
@@ -97,6 +99,35 @@ describe('a user who may write maintenances cannot forge the mark', () => {
   test.each(marks)('$key', async ({ key, metadata }) => {
     const { code, stderr } = await createdBy(operator, metadata);
     expect({ code, stderr }).toEqual({ code: 1, stderr: expect.stringContaining(denied(key)) });
+  });
+});
+
+describe('the label of complete maintenances', () => {
+  const labels = { [COMPLETED_LABEL]: 'true' };
+  const maintenance = (stage: 'Drain' | 'Complete') => c.maintenance({ nodes: [node], stage });
+  const created = ({ metadata, ...rest }: NodeMaintenance) =>
+    kubectl(['create', '--dry-run=server', '--as', operator, '-f', '-'], {
+      ...rest,
+      metadata: { ...metadata, labels },
+    });
+
+  test('is rejected on a copy in another stage', async () => {
+    expect(await created(maintenance('Drain'))).toMatchObject({
+      code: 1,
+      stderr: expect.stringContaining(
+        `metadata.labels[${COMPLETED_LABEL}]: only a maintenance in stage Complete has this label: remove it`,
+      ),
+    });
+  });
+
+  test('may be restored with a complete maintenance, and be left out when it is replaced', async () => {
+    expect(await created(maintenance('Complete'))).toMatchObject({ code: 0 });
+    const existing = await c.applied(maintenance('Complete'));
+    const { name } = existing.metadata;
+    await c.cluster.kube.mergePatch(resources.nodeMaintenances, { name }, { metadata: { labels } });
+    const patch = JSON.stringify({ metadata: { labels: { [COMPLETED_LABEL]: null } } });
+    const args = ['patch', 'nm', name, '--dry-run=server', '--as', operator, '--type=merge', '-p', patch];
+    expect(await kubectl(args)).toMatchObject({ code: 0 });
   });
 });
 

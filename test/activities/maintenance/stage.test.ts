@@ -171,11 +171,15 @@ describe('startStage', () => {
     },
   );
 
-  test('removes the label of a completed maintenance from a copy of its manifest, and keeps other labels', async () => {
+  test('removes the label of a completed maintenance from a copy, and keeps other labels', async () => {
     const maintenance = c.maintenance({ nodes: [node], stage: 'Drain' });
     maintenance.metadata.finalizers = [MAINTENANCE_FINALIZER];
-    maintenance.metadata.labels = { [COMPLETED_LABEL]: 'true', team: 'shop' };
+    maintenance.metadata.labels = { team: 'shop' };
     const applied = await c.applied(maintenance);
+    // As before the policy is installed that rejects it.
+    const labels = { [COMPLETED_LABEL]: 'true' };
+    const { name } = applied.metadata;
+    await c.cluster.kube.mergePatch(resources.nodeMaintenances, { name }, { metadata: { labels } });
     await performedTwice(c, async () => (await acts.startStage(refOf(applied), 'Cordon')).nodes);
     const { metadata } = await c.maintenanceNow(applied.metadata.name);
     expect(metadata.labels).toEqual({ team: 'shop' });
