@@ -22,6 +22,8 @@ export type Benchmark =
   | { kind: 'Idle'; name: string; nodes: number; podsPerNode: number }
   /** Measures what ordinary requests cost the apiserver, beside a control plane without this project. */
   | { kind: 'Traffic'; name: string; rounds: number }
+  /** Measures how long requests of others take with this number of complete maintenances and of nodes. */
+  | { kind: 'Policies'; name: string; objects: number }
   /** Measures how long a drain stands still when the worker that leads is killed. */
   | { kind: 'TakeOver'; name: string; workload: Workload; runs: number };
 
@@ -63,6 +65,10 @@ const numbered: readonly Numbered[] = [
   {
     pattern: /^traffic(?::(\d+))?$/,
     benchmarkOf: (name, [rounds = 10]) => (rounds < 1 ? undefined : { kind: 'Traffic', name, rounds }),
+  },
+  {
+    pattern: /^policies:(\d+)$/,
+    benchmarkOf: (name, [objects = 0]) => (objects < 1 ? undefined : { kind: 'Policies', name, objects }),
   },
   {
     pattern: /^readiness:(\d+)x(\d+)$/,

@@ -13,6 +13,7 @@ import type { ReadinessMeasurement } from './readiness.ts';
 import type { BenchmarkResult } from './report.ts';
 import { percentile, type Spread, spreadOf } from './statistics.ts';
 import { targetNames } from './targetNames.ts';
+import { type PoliciesMeasurement, policyRequests } from './policies.ts';
 import { answersOf, type Slice, type TrafficMeasurement, trafficKinds } from './traffic.ts';
 
 /** The medians and ranges of a program, of a size of the cluster or of a kind of successor. */
@@ -40,6 +41,8 @@ export function figuresOf(result: BenchmarkResult): FigureRow[] {
       return result.runs.map((run) => rowOf(`${run.nodes} nodes`, [run], idleColumns));
     case 'Traffic':
       return result.runs.map(trafficRow);
+    case 'Policies':
+      return result.runs.map(policiesRow);
     case 'TakeOver':
       return rowsBy(
         result.runs,
@@ -161,6 +164,14 @@ function trafficRow({ maintenances, rounds }: TrafficMeasurement): FigureRow {
       figures.flatMap(([title, spread]) => (spread === undefined ? [] : [[title, spread] as const])),
     ),
   };
+}
+
+function policiesRow({ complete, open, seconds }: PoliciesMeasurement): FigureRow {
+  const figures = policyRequests.flatMap((request) => {
+    const median = inMs(percentile(seconds[request], 0.5));
+    return median === undefined ? [] : [[`${request} ms`, median] as const];
+  });
+  return { name: `${complete} complete, ${open} open`, runs: 1, figures: Object.fromEntries(figures) };
 }
 
 function inMs(seconds: number | undefined): Spread | undefined {

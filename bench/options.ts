@@ -103,7 +103,7 @@ function commandOf(defaultFile: string): Command {
     .addOption(
       new Option(
         '--work, --benchmarks <list>',
-        `NODESxPODS (pods per node; each:NODESxPODS with a maintenance of each node, overlap:NODESxPODS with two that have half of their nodes in common, cold:NODESxPODS as the first one after a start), pdb, budget, readiness:NODESxGATES, held:MAINTENANCES[xSECONDS], idle:NODESxPODS, takeover:RUNS, traffic:ROUNDS (default: ${defaults.alone.benchmarks}; with --peers: ${defaults.peers.benchmarks})`,
+        `NODESxPODS (pods per node; each:NODESxPODS with a maintenance of each node, overlap:NODESxPODS with two that have half of their nodes in common, cold:NODESxPODS as the first one after a start), pdb, budget, readiness:NODESxGATES, held:MAINTENANCES[xSECONDS], idle:NODESxPODS, takeover:RUNS, traffic:ROUNDS, policies:MAINTENANCES (default: ${defaults.alone.benchmarks}; with --peers: ${defaults.peers.benchmarks})`,
       ).argParser(parseBenchmarks),
     )
     .addOption(
@@ -149,7 +149,7 @@ function parseBenchmarks(text: string): Benchmark[] {
     const benchmark = parseBenchmark(name);
     if (benchmark === undefined)
       throw new InvalidArgumentError(
-        `"${name}" is not a benchmark: use 10x70 (nodes x pods), each:100x5, overlap:20x10 (an even number of nodes), cold:1x250, pdb, budget, readiness:200x3 (nodes x gates), held:500, idle:1000x10, takeover:20 (runs) or traffic:10 (rounds).`,
+        `"${name}" is not a benchmark: use 10x70 (nodes x pods), each:100x5, overlap:20x10 (an even number of nodes), cold:1x250, pdb, budget, readiness:200x3 (nodes x gates), held:500, idle:1000x10, takeover:20 (runs), traffic:10 (rounds) or policies:1000.`,
       );
     return benchmark;
   });

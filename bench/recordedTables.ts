@@ -1,5 +1,6 @@
 import { type Column, budgetColumns, idleColumns, takeOverColumns } from './columns.ts';
 import type { FigureRow } from './figures.ts';
+import { policyRequests } from './policies.ts';
 import { type RecordingName, recordingCommand, recordings, recordingNames } from './recordings.ts';
 import { failureLine, longestText } from './report.ts';
 import type { RecordedFile, RecordedResult } from './results.ts';
@@ -41,6 +42,7 @@ const tablesBy: Readonly<Record<RecordingName, (file: RecordedFile) => string[]>
   ],
   idle: ({ results }) => results.flatMap((result) => fenced([idleTable(result)])),
   traffic: ({ results }) => results.map(trafficTable),
+  policies: ({ results }) => results.map(policiesTable),
   takeover: ({ results }) => results.map((result) => fenced([takeOverTable(result)])),
 };
 
@@ -201,6 +203,20 @@ const heldRows = [
   { label: 'actions per maintenance to complete', title: 'actions to complete', digits: 1, unit: '' },
   { label: 'requests per maintenance and hour while held', title: 'requests/h', digits: 1, unit: '' },
 ] as const;
+
+/** Each time is followed by its ratio to that of the first row. */
+function policiesTable({ figures }: RecordedResult): string {
+  const [first] = figures;
+  const rows = figures.map(({ name, figures: own }) => {
+    const times = policyRequests.map((request) => {
+      const [time, base] = [own[`${request} ms`]?.median, first?.figures[`${request} ms`]?.median];
+      if (time === undefined || base === undefined) return '-';
+      return `${time.toFixed(1)} ms (${(time / base).toFixed(1)})`;
+    });
+    return [name, ...times];
+  });
+  return markdownTable([['maintenances', ...policyRequests], ...rows]).join('\n');
+}
 
 function trafficTable({ figures }: RecordedResult): string {
   const number = (spread: Spread | undefined, digits: number) => spread?.median.toFixed(digits) ?? '-';

@@ -85,6 +85,13 @@ const traffic: Recording = {
   kinds: ['Traffic'],
   minutes: 15,
 };
+const policies: Recording = {
+  ...alone,
+  section: 'Completed maintenances',
+  benchmarks: 'policies:1000',
+  kinds: ['Policies'],
+  minutes: 5,
+};
 const takeover: Recording = {
   ...alone,
   section: 'Take-over',
@@ -107,6 +114,7 @@ export const recordings = {
   held,
   idle,
   traffic,
+  policies,
   takeover,
 } satisfies Record<string, Recording>;
 export type RecordingName = keyof typeof recordings;

@@ -11,6 +11,7 @@ import {
 import type { HeldMeasurement } from './held.ts';
 import type { IdleMeasurement } from './idle.ts';
 import type { BlockedMeasurement, BudgetMeasurement, DrainMeasurement } from './measure.ts';
+import { type PoliciesMeasurement, policyRequests } from './policies.ts';
 import type { ReadinessMeasurement } from './readiness.ts';
 import { percentile, type Spread, spreadOf } from './statistics.ts';
 import { answersOf, type TrafficKind, trafficKinds, type TrafficMeasurement, type Slice } from './traffic.ts';
@@ -45,6 +46,7 @@ export type BenchmarkResult = { thresholds: ThresholdResult[] } & (
   | { kind: 'Held'; benchmark: Benchmark & { kind: 'Held' }; runs: HeldMeasurement[] }
   | { kind: 'Idle'; benchmark: Benchmark & { kind: 'Idle' }; runs: IdleMeasurement[] }
   | { kind: 'Traffic'; benchmark: Benchmark & { kind: 'Traffic' }; runs: TrafficMeasurement[] }
+  | { kind: 'Policies'; benchmark: Benchmark & { kind: 'Policies' }; runs: PoliciesMeasurement[] }
   | { kind: 'TakeOver'; benchmark: Benchmark & { kind: 'TakeOver' }; runs: TakeOverMeasurement[] }
 );
 
@@ -67,6 +69,8 @@ export function titleOf(benchmark: Benchmark): string {
     return `${benchmark.name}: up to ${benchmark.nodes} nodes x ${benchmark.podsPerNode} pods, no maintenance is open`;
   if (benchmark.kind === 'Traffic')
     return `${benchmark.name}: requests of workloads and kubelets, ${benchmark.rounds} rounds, beside a control plane without this project`;
+  if (benchmark.kind === 'Policies')
+    return `${benchmark.name}: requests of others with ${benchmark.objects} complete maintenances and ${benchmark.objects} NodeReadinesses, no worker`;
   if (benchmark.kind === 'TakeOver')
     return `${benchmark.name}: the leader is killed ${benchmark.runs} times during a drain, for each kind of successor`;
   return `${benchmark.name}: ${benchmark.nodes} nodes that join at the same time, each with ${benchmark.gates} readiness gates`;
@@ -113,6 +117,8 @@ function tableOf(result: BenchmarkResult): string[] {
       return [...idleTable(result.runs), ''];
     case 'Traffic':
       return result.runs.flatMap(trafficLines);
+    case 'Policies':
+      return [...policiesTable(result.runs), ''];
     case 'TakeOver':
       return [...takeOverTable(result.runs), ''];
     default:
@@ -131,6 +137,19 @@ function heldLines(run: HeldMeasurement): string[] {
     `  cores while held: ${countsText(cores, 2)}; memory of the worker ${residentMb.toFixed(0)} MB`,
     '',
   ];
+}
+
+function policiesTable(runs: readonly PoliciesMeasurement[]): string[] {
+  const titles = ['complete', 'open', ...policyRequests.map((request) => `${request} ms`)];
+  const rows = runs.map(({ complete, open, seconds }) => {
+    const medians = policyRequests.map((request) => spreadText(inMs(seconds[request]), 1));
+    return [`${complete}`, `${open}`, ...medians];
+  });
+  return aligned([titles, ...rows]);
+}
+
+function inMs(seconds: readonly number[]): Spread | undefined {
+  return spreadOf(seconds.map((one) => one * 1_000));
 }
 
 function idleTable(runs: readonly IdleMeasurement[]): string[] {

@@ -5,6 +5,7 @@ import {
   checkBudget,
   checkDrain,
   checkHeld,
+  checkPolicies,
   checkReadiness,
   checkTakeOvers,
   checkTraffic,
@@ -22,6 +23,7 @@ import type { Options } from './options.ts';
 import { ours, oursLifecycle } from './ours.ts';
 import type { OperatorBuilds } from './peers/build.ts';
 import { operatorTarget } from './peers/target.ts';
+import { measurePolicies } from './policies.ts';
 import { measureReadiness } from './readiness.ts';
 import type { BenchmarkResult, Failure } from './report.ts';
 import { measureTakeOvers } from './takeOver.ts';
@@ -64,6 +66,8 @@ export async function runBenchmark(
       return runIdle(testbed, plan, benchmark);
     case 'Traffic':
       return runTraffic(testbed, plan, benchmark);
+    case 'Policies':
+      return runPolicies(testbed, plan, benchmark);
     case 'TakeOver':
       return runTakeOvers(testbed, plan, benchmark);
     default:
@@ -229,6 +233,15 @@ async function runTraffic(
 ): Promise<BenchmarkResult> {
   const runs = await runsOfOurs(plan, benchmark, () => measureTraffic(testbed, benchmark, plan.report));
   return { kind: 'Traffic', benchmark, runs, thresholds: checkTraffic(runs) };
+}
+
+async function runPolicies(
+  testbed: Testbed,
+  plan: Plan,
+  benchmark: BenchmarkOf<'Policies'>,
+): Promise<BenchmarkResult> {
+  const runs = await runsOfOurs(plan, benchmark, () => measurePolicies(testbed, benchmark, plan.report));
+  return { kind: 'Policies', benchmark, runs, thresholds: checkPolicies(runs) };
 }
 
 async function runTakeOvers(

@@ -1,6 +1,7 @@
 import type { HeldMeasurement } from './held.ts';
 import type { BlockedMeasurement, BudgetMeasurement, DrainMeasurement } from './measure.ts';
 import { successors } from './benchmarks.ts';
+import { type PoliciesMeasurement, type PolicyRequest, policyRequests } from './policies.ts';
 import { programCpuMsPerPod } from './programCpu.ts';
 import type { ReadinessMeasurement } from './readiness.ts';
 import { percentile, type Spread, spreadOf } from './statistics.ts';
@@ -186,6 +187,25 @@ export function checkTraffic(runs: readonly TrafficMeasurement[]): ThresholdResu
       bound: { atMost: 1.1 },
     }),
   ]);
+}
+
+/** Complete maintenances, and nodes, must cost requests of others nothing. */
+export function checkPolicies(runs: readonly PoliciesMeasurement[]): ThresholdResult[] {
+  const medianOf = (run: PoliciesMeasurement | undefined, request: PolicyRequest) =>
+    run === undefined ? NaN : (percentile(run.seconds[request], 0.5) ?? NaN);
+  const without = runs.find(({ complete, open }) => complete + open === 0);
+  return runs
+    .filter((run) => run !== without)
+    .flatMap((run) =>
+      policyRequests.map((request) =>
+        check({
+          metric: `time to ${request} with ${run.complete} complete and ${run.open} open maintenances, compared with none`,
+          value: spreadOf([medianOf(run, request) / medianOf(without, request)]),
+          unit: 'x',
+          ...(run.open === 0 && { bound: { atMost: 1.5 } }),
+        }),
+      ),
+    );
 }
 
 function p99Of(rounds: TrafficMeasurement['rounds'], plane: 'bare' | 'installed'): number {

@@ -18,7 +18,8 @@ import {
 import type { BenchmarkResult } from '../../bench/report.ts';
 import type { RecordedFile } from '../../bench/results.ts';
 import { tablesOf } from '../../bench/tables.ts';
-import { checkDrain } from '../../bench/thresholds.ts';
+import type { PoliciesMeasurement } from '../../bench/policies.ts';
+import { checkDrain, checkPolicies } from '../../bench/thresholds.ts';
 import { trafficKinds } from '../../bench/traffic.ts';
 import { performancePage } from '../../scripts/reference/performance.ts';
 import { performancePlots } from '../../scripts/reference/plots.ts';
@@ -89,6 +90,18 @@ const slice = (cpuSeconds: number, answer: number) => ({
     trafficKinds.map((kind) => [kind, Array.from({ length: 200 }, () => answer)]),
   ) as Record<(typeof trafficKinds)[number], number[]>,
 });
+
+/** One request of each kind, which takes this time. */
+const policiesRun = (complete: number, open: number, seconds: number): PoliciesMeasurement => ({
+  complete,
+  open,
+  seconds: {
+    'create a pod of a DaemonSet': [seconds],
+    'change a Node': [0.004],
+    'create a Node': [0.005],
+  },
+});
+const policiesRuns = [policiesRun(0, 0, 0.008), policiesRun(1_000, 0, 0.714), policiesRun(1_000, 50, 0.024)];
 
 function budgetResult(): BenchmarkResult {
   const waits = { rejectedPerSecond: 0, budgetStartSeconds: 1.5, longestWait: 1.42, p99Wait: 1.09 };
@@ -168,6 +181,14 @@ const results: Readonly<Record<RecordingName, () => BenchmarkResult[]>> = {
       }));
       return { kind: 'Idle' as const, benchmark, runs, thresholds: [] };
     }),
+  policies: () => [
+    {
+      kind: 'Policies',
+      benchmark: benchmarkOf('Policies', 'policies:1000'),
+      runs: policiesRuns,
+      thresholds: checkPolicies(policiesRuns),
+    },
+  ],
   traffic: () => [
     {
       kind: 'Traffic',
@@ -229,6 +250,21 @@ describe('a recorded file', () => {
       figures: { 'create pod p99 ms': { median: 29.3 }, 'CPU ratio': { min: 1.08, max: 1.22 } },
     });
   });
+
+  test('compares each time with that without objects, and misses the bound if complete maintenances cost something', () =>
+    inDirectory((directory) => {
+      writeRecorded(recordingOf('policies', results.policies()), directory);
+      const page = performancePage(blockOf('policies'), directory);
+      expect(page).toContain(`| maintenances | create a pod of a DaemonSet | change a Node | create a Node |
+|---|---|---|---|
+| 0 complete, 0 open | 8.0 ms (1.0) | 4.0 ms (1.0) | 5.0 ms (1.0) |
+| 1000 complete, 0 open | 714.0 ms (89.3) | 4.0 ms (1.0) | 5.0 ms (1.0) |
+| 1000 complete, 50 open | 24.0 ms (3.0) | 4.0 ms (1.0) | 5.0 ms (1.0) |
+`);
+      expect(page.match(/^- policies:1000, .*/gm)).toEqual([
+        '- policies:1000, time to create a pod of a DaemonSet with 1000 complete and 0 open maintenances, compared with none: 89.25x, not at most 1.5',
+      ]);
+    }));
 
   test('names the commit, and whether sources have changed since; results and documents are no sources', () =>
     inDirectory(async (directory) => {
@@ -371,6 +407,7 @@ const drawn: Readonly<Record<RecordingName, readonly string[]>> = {
   held: ['0.05', '0.17', '1.13'],
   idle: ['299', '336', '0.091'],
   traffic: ['1.15', '29.3'],
+  policies: [],
   takeover: ['3', '3.29'],
 };
 
