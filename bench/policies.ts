@@ -18,7 +18,7 @@ export type PolicyRequest = (typeof policyRequests)[number];
 export interface PoliciesMeasurement {
   /** Number of complete maintenances, and of NodeReadinesses of other nodes. */
   complete: number;
-  /** Number of maintenances in Drain. */
+  /** Number of maintenances in Drain, each of 20 nodes. */
   open: number;
   /** Seconds until each request was answered, ascending. */
   seconds: Record<PolicyRequest, number[]>;
@@ -55,6 +55,14 @@ export async function measurePolicies(
     await createAll(kube, resources.nodeReadinesses, readinesses);
     await measure({ complete: objects, open: 0 });
     await createAll(kube, resources.nodeMaintenances, open);
+    await forEachBounded(maxInFlight, open, ({ metadata: { name } }) =>
+      kube.mergePatch(
+        resources.nodeMaintenances,
+        { name },
+        { status: drainingStatus },
+        { subresource: 'status' },
+      ),
+    );
     await measure({ complete: objects, open: open.length });
     return measurements;
   } finally {
@@ -93,6 +101,17 @@ async function timesOf({ kube, nodes, signal }: Testbed): Promise<PoliciesMeasur
   for (const times of Object.values(seconds)) times.sort((a, b) => a - b);
   return seconds;
 }
+
+const nodesOfOpenMaintenance = 20;
+
+/** Status of a maintenance that drains nodes which do not exist. */
+const drainingStatus = {
+  nodeStatuses: Array.from({ length: nodesOfOpenMaintenance }, (_, index) => ({
+    nodeRef: { name: `policies-drained-${index}` },
+    drainTargets: ['Default', 'DaemonSet'].map((podType) => ({ podType, podPriority: 1_000 })),
+    unschedulableBefore: false,
+  })),
+};
 
 /** Returns a maintenance of a node that does not exist. */
 function maintenanceNamed(

@@ -42,7 +42,7 @@ interface Deps {
   namespace: string;
   /** Delete Schedules that no file defines any more. */
   prune: boolean;
-  /** Also shorten the retention, which lets Temporal delete histories. */
+  /** Also shorten the retention. */
   shortenRetention: boolean;
 }
 
@@ -77,7 +77,7 @@ async function compareNamespace(
   const hours = retentionSecondsOf(found) / 3_600;
   if (hours === hoursOf(retention)) return { kind: 'Exists' };
   if (hours > hoursOf(retention) && !shortenRetention) {
-    const note = `${subject}: its retention of ${retentionText(hours)} is longer than ${retention} in namespace.yaml, and is kept: --shorten-retention shortens it, and Temporal then deletes older histories`;
+    const note = `${subject}: its retention of ${retentionText(hours)} is longer than ${retention} in namespace.yaml, and is kept: --shorten-retention shortens it, for the histories of runs that end from then on`;
     return { kind: 'Exists', notes: [note] };
   }
   const config = { workflowExecutionRetentionTtl: workflowExecutionRetentionPeriod };

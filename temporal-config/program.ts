@@ -51,7 +51,7 @@ TEMPORAL_ADDRESS, TEMPORAL_NAMESPACE... and temporal.toml select the server, as 
       )
       .option(
         '--shorten-retention',
-        'shorten a retention that is longer than in namespace.yaml: Temporal then deletes older histories',
+        'shorten a retention that is longer than in namespace.yaml, for the histories of runs that end from then on',
         false,
       )
       .action(async (options: Options) => exit(await run(verb, options)));
@@ -107,7 +107,9 @@ function printComparison(
   for (const note of notes) console.error(escapeUnprintable(`note: ${note}`));
   if (changes.length + conflicts.length === 0)
     console.log(
-      `Nothing differs: retention, search attributes and ${counted(schedules.length, 'Schedule')}.`,
+      notes.length > 0
+        ? 'Nothing to change.'
+        : `Nothing differs: retention, search attributes and ${counted(schedules.length, 'Schedule')}.`,
     );
 }
 

@@ -13,7 +13,7 @@ import type { FencedCluster } from '../../kube/cluster.ts';
 import { ignoreNotFound, isFailedTest, isKubeError } from '../../kube/errors.ts';
 import { resources } from '../../kube/resources.ts';
 import type { Requeue } from '../../kube/workQueue.ts';
-import { isAdoptedBy, isOfPreviousNode } from './nodeOwner.ts';
+import { isAdoptedBy, isLabelledWithoutNode, isOfPreviousNode, isOwnedBy } from './nodeOwner.ts';
 import type { NodeState, NodeStates } from './nodeStates.ts';
 import { isTainted } from './readinessTaint.ts';
 
@@ -41,14 +41,16 @@ export class StatusReconciler {
     const node = cluster.nodes.get(name);
     const readiness = cluster.readinesses.get(name);
     const state = states.get(name);
-    if (node === undefined || state?.status === undefined || state.uid !== node.metadata.uid)
-      return undefined;
+    if (node === undefined) return this.#removeLabel(readiness);
+    if (state?.status === undefined || state.uid !== node.metadata.uid) return undefined;
     if (isOfPreviousNode(readiness, node)) return undefined;
-    if (readiness === undefined || !isAdoptedBy(readiness, node)) {
+    if (readiness === undefined || !isOwnedBy(readiness, node)) {
       const owned = await this.#ensureOwner(node, readiness);
       if (owned !== undefined && isTainted(node)) await states.confirmGates(node, state, owned);
       return undefined;
     }
+    // One of an earlier release. What follows does not depend on the label.
+    if (!isAdoptedBy(readiness, node)) await this.#ensureOwner(node, readiness);
     // Confirming the gates early saves the request when the taint is removed.
     if (isTainted(node)) await states.confirmGates(node, state);
     if (this.#isDeferred(state)) return { requeueAfterMs: deferralRetryMs };
@@ -126,6 +128,18 @@ export class StatusReconciler {
       if (!isKubeError(error, 'AlreadyExists')) throw error;
       return undefined;
     });
+  }
+
+  /** Removes the label from a NodeReadiness without a Node. A conflict has a watch event, which reconciles it again. */
+  async #removeLabel(readiness: ObservedNodeReadiness | undefined): Promise<void> {
+    if (readiness === undefined || !isLabelledWithoutNode(readiness)) return;
+    const { name, uid, resourceVersion } = readiness.metadata;
+    const patch = { metadata: { uid, resourceVersion, labels: { [NODE_EXISTS_LABEL]: null } } };
+    await this.#options.cluster.kube
+      .mergePatch(resources.nodeReadinesses, { name }, patch, { fieldManager: FIELD_MANAGER })
+      .catch((error: unknown) => {
+        if (!isKubeError(error, 'NotFound') && !isKubeError(error, 'Conflict')) throw error;
+      });
   }
 
   #create(metadata: ObjectMeta): Promise<NodeReadiness> {

@@ -25,7 +25,7 @@ import type { EventRecorder } from '../../kube/events.ts';
 import type { Log } from '../../kube/log.ts';
 import { resources } from '../../kube/resources.ts';
 import type { Requeue, WorkQueue } from '../../kube/workQueue.ts';
-import { isAdoptedBy, isOfPreviousNode } from './nodeOwner.ts';
+import { isAdoptedBy, isLabelledWithoutNode, isOfPreviousNode } from './nodeOwner.ts';
 import type { NodeState, NodeStates } from './nodeStates.ts';
 import type { PolicyAuthority } from './policyAuthority.ts';
 import { hasOtherManagersTaint, isTainted, taintsWith } from './readinessTaint.ts';
@@ -71,6 +71,8 @@ export class TaintReconciler {
       return this.reconcileTaint(name);
     if (node === undefined || policies === undefined) {
       states.delete(name);
+      const left = cluster.readinesses.get(name);
+      if (left !== undefined && isLabelledWithoutNode(left)) statusQueue.add(name);
       return undefined;
     }
     const found = cluster.readinesses.get(name);

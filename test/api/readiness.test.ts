@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import type { KubeObject, NodeSelector } from '../../api/core.ts';
-import { NODE_READINESS } from '../../api/names.ts';
+import { NODE_EXISTS_LABEL, NODE_READINESS } from '../../api/names.ts';
 import { selectsNode } from '../../domain/common/nodeSelector.ts';
 import { resources } from '../../kube/resources.ts';
 import type { Sandbox } from '../../sandbox/sandbox.ts';
@@ -52,6 +52,26 @@ describe('a new node is given the taint', () => {
       ['example.com/own', 'readiness.k8s.io/gates'],
       ['readiness.k8s.io/gates'],
     ]);
+  });
+
+  test('by the gates of a NodeReadiness that was created before, unless it is labelled as that of another node', async () => {
+    const { apiVersion, kind } = NODE_READINESS;
+    const [reserved, labelled] = [c.named('reserved'), c.named('labelled')];
+    const create = (name: string, labels: Record<string, string>) => {
+      const object = { apiVersion, kind, metadata: { name, labels }, spec: { readinessGates: [cni] } };
+      return c.admin.apply(resources.nodeReadinesses, object, { fieldManager: 'provider' });
+    };
+    await create(labelled, { [NODE_EXISTS_LABEL]: 'true' });
+    await create(reserved, {});
+    // An admission server in place of the policy evaluates all of them.
+    const isWebhook = process.env['NM_TEST_MUTATING_WEBHOOKS'] === 'true';
+    await eventually('the reservation to count', async () =>
+      expect(await policies.taintedOf([node(reserved), node(labelled)])).toEqual([true, isWebhook]),
+    );
+    for (const name of [reserved, labelled]) {
+      const { uid = '' } = (await c.admin.get(resources.nodeReadinesses, { name }))?.metadata ?? {};
+      await c.admin.delete(resources.nodeReadinesses, { name }, { uid });
+    }
   });
 
   test('but not by a policy without a blocking gate, nor when no policy selects it', async () => {

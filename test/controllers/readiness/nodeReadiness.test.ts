@@ -467,6 +467,22 @@ test('the NodeReadiness of a node has the label by which the apiserver leaves it
   await eventuallyLabelled();
 });
 
+test('a NodeReadiness without a Node loses the label: as a restored one, it reserves its gates for the next Node', async () => {
+  const name = c.named('restored');
+  const { apiVersion, kind } = NODE_READINESS;
+  const metadata = { name, labels: { [NODE_EXISTS_LABEL]: 'true', team: 'shop' } };
+  const readinessGates = [gate({ name: 'routes', namespace: c.namespace })];
+  const restored = { apiVersion, kind, metadata, spec: { readinessGates } };
+  await c.admin.apply(resources.nodeReadinesses, restored, { fieldManager: 'restore' });
+  await eventually('the label to go', async () =>
+    expect((await readinessOf(name))?.metadata.labels).toEqual({ team: 'shop' }),
+  );
+  await eventuallyReserved(name);
+  await sandbox.addNodes([name]);
+  await eventuallyStatus(name, ['0/1 routes False GatesNotReady', 'routes false NoPods']);
+  expect(wasCreatedTainted.get(name)).toBe(true);
+});
+
 describe('a gate that another controller removes', () => {
   const script = fileURLToPath(new URL('../../../docs/examples/cloud-provider.sh', import.meta.url));
   /** Runs the example of docs/concepts/readiness-gates.md. */

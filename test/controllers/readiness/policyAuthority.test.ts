@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
 import type { KubeObject } from '../../../api/core.ts';
-import { NODE_READINESS, READINESS_TAINT } from '../../../api/names.ts';
+import { NODE_EXISTS_LABEL, NODE_READINESS, READINESS_TAINT } from '../../../api/names.ts';
 import { runNodeReadinessController } from '../../../controllers/readiness/nodeReadiness.ts';
 import { runReadinessPoliciesController } from '../../../controllers/readiness/readinessPolicies.ts';
 import { EventRecorder } from '../../../kube/events.ts';
@@ -211,6 +211,9 @@ describe('a NodeReadiness', () => {
     expect(await patched(mallory, node, { metadata: { finalizers: ['example.com/x'] } })).toMatchObject(
       expected,
     );
+    // The apiserver taints a new node by those without the label.
+    const labels = { [NODE_EXISTS_LABEL]: null };
+    expect(await patched(mallory, node, { metadata: { labels } })).toMatchObject(expected);
     expect(await patched(mallory, node, { metadata: { labels: { team: 'x' } } })).toMatchObject({ code: 0 });
     expect(await gatesOf(node)).toEqual(['theirs']);
   });
