@@ -9,6 +9,7 @@ import { type RawPod, type Resource, resources } from '../kube/resources.ts';
 import type { BenchmarkOf } from './benchmarks.ts';
 import { createNamespace, trafficNamespace } from './pods.ts';
 import type { Testbed } from './testbed.ts';
+import { timed } from './traffic.ts';
 
 /** Requests for which the apiserver evaluates policies of deploy/ with each object of a kind. */
 export const policyRequests = ['create a pod of a DaemonSet', 'change a Node', 'create a Node'] as const;
@@ -24,6 +25,8 @@ export interface PoliciesMeasurement {
   seconds: Record<PolicyRequest, number[]>;
 }
 
+/** Prefix of the names of all objects of this benchmark. */
+const prefix = 'policies-';
 const openMaintenances = 50;
 /** Requests of each kind: the first ones are not measured. */
 const [unmeasured, measured] = [20, 100];
@@ -66,8 +69,8 @@ export async function measurePolicies(
     await measure({ complete: objects, open: open.length });
     return measurements;
   } finally {
-    await deleteAll(kube, resources.nodeMaintenances, [...completed, ...open]);
-    await deleteAll(kube, resources.nodeReadinesses, readinesses);
+    await deleteOwn(kube, resources.nodeMaintenances);
+    await deleteOwn(kube, resources.nodeReadinesses);
   }
 }
 
@@ -85,7 +88,7 @@ async function timesOf({ kube, nodes, signal }: Testbed): Promise<PoliciesMeasur
         dryRun,
       ),
     'create a Node': (index) =>
-      kube.create<Node>(resources.nodes, { metadata: { name: `policies-${index}` } } as Node, dryRun),
+      kube.create<Node>(resources.nodes, { metadata: { name: `${prefix}${index}` } } as Node, dryRun),
   };
   const seconds: PoliciesMeasurement['seconds'] = {
     'create a pod of a DaemonSet': [],
@@ -94,9 +97,7 @@ async function timesOf({ kube, nodes, signal }: Testbed): Promise<PoliciesMeasur
   };
   for (let index = 0; index < unmeasured + measured && !signal.aborted; index++)
     for (const request of policyRequests) {
-      const startedAt = performance.now();
-      await requests[request](index);
-      if (index >= unmeasured) seconds[request].push((performance.now() - startedAt) / 1_000);
+      await timed(index < unmeasured ? [] : seconds[request], () => requests[request](index));
     }
   for (const times of Object.values(seconds)) times.sort((a, b) => a - b);
   return seconds;
@@ -107,7 +108,7 @@ const nodesOfOpenMaintenance = 20;
 /** Status of a maintenance that drains nodes which do not exist. */
 const drainingStatus = {
   nodeStatuses: Array.from({ length: nodesOfOpenMaintenance }, (_, index) => ({
-    nodeRef: { name: `policies-drained-${index}` },
+    nodeRef: { name: `${prefix}drained-${index}` },
     drainTargets: ['Default', 'DaemonSet'].map((podType) => ({ podType, podPriority: 1_000 })),
     unschedulableBefore: false,
   })),
@@ -124,7 +125,7 @@ function maintenanceNamed(
   return {
     apiVersion,
     kind,
-    metadata: { name: `policies-${name}`, ...(labels && { labels }) },
+    metadata: { name: `${prefix}${name}`, ...(labels && { labels }) },
     spec: { stage, nodeSelector: { nodeSelectorTerms: [{ matchFields }] } },
   };
 }
@@ -135,7 +136,7 @@ function readinessOf(index: number): NodeReadiness {
   return {
     apiVersion,
     kind,
-    metadata: { name: `policies-existing-${index}`, labels },
+    metadata: { name: `${prefix}existing-${index}`, labels },
     spec: { readinessGates: [] },
   };
 }
@@ -149,7 +150,7 @@ function daemonPod(index: number, node: string): RawPod {
   const pod = {
     metadata: {
       namespace: trafficNamespace,
-      name: `policies-${index}`,
+      name: `${prefix}${index}`,
       labels: { 'controller-revision-hash': 'bench' },
       ownerReferences: [
         { apiVersion: 'apps/v1', kind: 'DaemonSet', name: 'bench', uid: 'bench', controller: true },
@@ -170,13 +171,10 @@ async function createAll<T extends KubeObject>(
   });
 }
 
-async function deleteAll<T extends KubeObject>(
-  kube: Kube,
-  resource: Resource<T>,
-  objects: readonly T[],
-): Promise<void> {
-  await forEachBounded(maxInFlight, objects, async ({ metadata: { name } }) => {
-    const existing = await kube.get(resource, { name });
-    if (existing !== undefined) await kube.delete(resource, { name }, { uid: existing.metadata.uid ?? '' });
-  });
+/** Deletes the objects of this benchmark, by their names. */
+async function deleteOwn<T extends KubeObject>(kube: Kube, resource: Resource<T>): Promise<void> {
+  const own = (await kube.list(resource)).items.filter(({ metadata }) => metadata.name.startsWith(prefix));
+  await forEachBounded(maxInFlight, own, ({ metadata: { name, uid = '' } }) =>
+    kube.delete(resource, { name }, { uid }),
+  );
 }

@@ -142,14 +142,10 @@ function heldLines(run: HeldMeasurement): string[] {
 function policiesTable(runs: readonly PoliciesMeasurement[]): string[] {
   const titles = ['complete', 'open', ...policyRequests.map((request) => `${request} ms`)];
   const rows = runs.map(({ complete, open, seconds }) => {
-    const medians = policyRequests.map((request) => spreadText(inMs(seconds[request]), 1));
-    return [`${complete}`, `${open}`, ...medians];
+    const times = policyRequests.map((request) => spreadOf(seconds[request].map((one) => one * 1_000)));
+    return [`${complete}`, `${open}`, ...times.map((time) => spreadText(time, 1))];
   });
   return aligned([titles, ...rows]);
-}
-
-function inMs(seconds: readonly number[]): Spread | undefined {
-  return spreadOf(seconds.map((one) => one * 1_000));
 }
 
 function idleTable(runs: readonly IdleMeasurement[]): string[] {

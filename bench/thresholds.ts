@@ -202,7 +202,7 @@ export function checkPolicies(runs: readonly PoliciesMeasurement[]): ThresholdRe
           metric: `time to ${request} with ${run.complete} complete and ${run.open} open maintenances, compared with none`,
           value: spreadOf([medianOf(run, request) / medianOf(without, request)]),
           unit: 'x',
-          ...(run.open === 0 && { bound: { atMost: 1.5 } }),
+          ...atMost(run.open === 0 ? 1.5 : undefined),
         }),
       ),
     );

@@ -190,7 +190,8 @@ function handled<T>(answer: Promise<T>): Promise<T> {
   return answer;
 }
 
-async function timed(seconds: number[], send: () => Promise<unknown>): Promise<void> {
+/** Adds the seconds until the request is answered. */
+export async function timed(seconds: number[], send: () => Promise<unknown>): Promise<void> {
   const startedAt = performance.now();
   await send();
   seconds.push((performance.now() - startedAt) / 1_000);

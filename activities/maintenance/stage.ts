@@ -224,8 +224,7 @@ async function placeFinalizer(
   const change = (finalizers: string[]) =>
     finalizers.includes(MAINTENANCE_FINALIZER) ? finalizers : [...finalizers, MAINTENANCE_FINALIZER];
   // A manifest that was copied from a completed maintenance has its labels.
-  const labels = known.metadata.labels?.[COMPLETED_LABEL] === undefined ? {} : { [COMPLETED_LABEL]: null };
-  const placed = await changeFinalizers(deps, ref, change, { known, labels });
+  const placed = await changeFinalizers(deps, ref, change, { known, labels: { [COMPLETED_LABEL]: null } });
   return placed?.maintenance;
 }
 
@@ -256,8 +255,11 @@ async function changeFinalizers(
     const finalizers = change(before);
     // The apiserver rejects a new finalizer on an object that is being deleted.
     const isRejected = finalizers.length > before.length && current.metadata.deletionTimestamp !== undefined;
-    const isUnchanged = finalizers.length === before.length && !Object.values(labels).includes(null);
-    if (isRejected || isUnchanged) return { maintenance: current, changed: false };
+    const losesLabel = Object.keys(labels).some(
+      (name) => labels[name] === null && current.metadata.labels?.[name] !== undefined,
+    );
+    if (isRejected || (finalizers.length === before.length && !losesLabel))
+      return { maintenance: current, changed: false };
     const { uid, resourceVersion } = current.metadata;
     const maintenance = await deps.cluster.kube.mergePatch(
       resources.nodeMaintenances,
