@@ -70,11 +70,14 @@ function rowOf<T>(
   runs: readonly T[],
   columns: readonly Pick<Column<T>, 'title' | 'value'>[],
 ): FigureRow {
-  const figures = columns.flatMap(({ title, value }) => {
-    const spread = spreadOf(runs.map(value));
-    return spread === undefined ? [] : [[title, spread] as const];
-  });
-  return { name, runs: runs.length, figures: Object.fromEntries(figures) };
+  const figures = columns.map(({ title, value }) => [title, spreadOf(runs.map(value))] as const);
+  return { name, runs: runs.length, figures: measured(figures) };
+}
+
+function measured(figures: readonly (readonly [title: string, Spread | undefined])[]): FigureRow['figures'] {
+  return Object.fromEntries(
+    figures.flatMap(([title, spread]) => (spread === undefined ? [] : [[title, spread] as const])),
+  );
 }
 
 function sum(counts: Readonly<Record<string, number>>): number {
@@ -117,14 +120,11 @@ function readinessRows(runs: readonly ReadinessMeasurement[]): FigureRow[] {
 function heldRows(runs: readonly HeldMeasurement[]): FigureRow[] {
   return runs.map((run) => {
     const row = rowOf(`${run.maintenances} maintenances`, [run], heldColumns);
-    const cancels = {
-      'cancel answered s': spreadOf(run.cancel.map(({ answerSeconds }) => answerSeconds)),
-      'cancel uncordoned s': spreadOf(run.cancel.map(({ completeSeconds }) => completeSeconds)),
-    };
-    const measured = Object.entries(cancels).flatMap(([title, spread]) =>
-      spread === undefined ? [] : [[title, spread] as const],
-    );
-    return { ...row, figures: { ...row.figures, ...Object.fromEntries(measured) } };
+    const cancels = measured([
+      ['cancel answered s', spreadOf(run.cancel.map(({ answerSeconds }) => answerSeconds))],
+      ['cancel uncordoned s', spreadOf(run.cancel.map(({ completeSeconds }) => completeSeconds))],
+    ]);
+    return { ...row, figures: { ...row.figures, ...cancels } };
   });
 }
 
@@ -152,26 +152,19 @@ function trafficRow({ maintenances, rounds }: TrafficMeasurement): FigureRow {
       [`${kind} ${title} ms without`, inMs(percentile(answersOf(bare, kind), share))] as const,
     ]),
   );
-  const figures = [
+  const figures = measured([
     ['CPU ratio', spreadOf(rounds.map((round) => round.installed.cpuSeconds / round.bare.cpuSeconds))],
     ['CPU ratio of all slices', spreadOf([cpu(installed) / cpu(bare)])],
     ...answers,
-  ] as const;
-  return {
-    name: String(maintenances),
-    runs: rounds.length,
-    figures: Object.fromEntries(
-      figures.flatMap(([title, spread]) => (spread === undefined ? [] : [[title, spread] as const])),
-    ),
-  };
+  ]);
+  return { name: String(maintenances), runs: rounds.length, figures };
 }
 
 function policiesRow({ complete, open, seconds }: PoliciesMeasurement): FigureRow {
-  const figures = policyRequests.flatMap((request) => {
-    const median = inMs(percentile(seconds[request], 0.5));
-    return median === undefined ? [] : [[`${request} ms`, median] as const];
-  });
-  return { name: `${complete} complete, ${open} open`, runs: 1, figures: Object.fromEntries(figures) };
+  const figures = policyRequests.map(
+    (request) => [`${request} ms`, inMs(spreadOf(seconds[request])?.median)] as const,
+  );
+  return { name: `${complete} complete, ${open} open`, runs: 1, figures: measured(figures) };
 }
 
 function inMs(seconds: number | undefined): Spread | undefined {

@@ -1,7 +1,8 @@
 import type { Lease } from '../../api/core.ts';
 import { KUBELET_LEASE_NAMESPACE, NODE_LEASE_NAMESPACE } from '../../api/names.ts';
-import { type Managed, storedAt } from '../../domain/common/managedFields.ts';
+import type { Managed } from '../../domain/common/managedFields.ts';
 import type { ClockFacts } from '../../domain/doctor/processes.ts';
+import { lastRenewal } from '../../domain/leases/heartbeat.ts';
 import type { Kube } from '../../kube/client.ts';
 import { resources } from '../../kube/resources.ts';
 
@@ -25,13 +26,12 @@ export async function clockFacts(
 }
 
 function clockOf(lease: Lease & Managed, namespace: string): ClockFacts | undefined {
-  const renewed = Date.parse(lease.spec.renewTime ?? '');
-  const stored = storedAt(lease, ['f:spec', 'f:renewTime']);
-  if (stored === undefined || Number.isNaN(renewed)) return undefined;
+  const renewal = lastRenewal(lease);
+  if (renewal?.storedMs === undefined) return undefined;
   const holder = lease.spec.holderIdentity ?? '';
   const clock =
     namespace === KUBELET_LEASE_NAMESPACE
       ? `node ${lease.metadata.name}`
       : `the holder of Lease ${namespace}/${lease.metadata.name}${holder === '' ? '' : ` (${holder})`}`;
-  return { clock, skewMs: renewed - stored };
+  return { clock, skewMs: renewal.clientMs - renewal.storedMs };
 }
