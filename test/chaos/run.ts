@@ -83,9 +83,9 @@ export async function runScenario(
 }
 
 /** Returns the violation of a run that fails although the faults are over: a promise was not kept. */
-function failure(error: unknown): Violation {
+function failure(error: unknown, invariant: 'end' | 'rest' = 'end'): Violation {
   const message = error instanceof Error ? error.message : String(error);
-  return { invariant: 'end', message: `The run could not be finished: ${message}`, events: [] };
+  return { invariant, message: `The run could not be finished: ${message}`, events: [] };
 }
 
 class ChaosRun {
@@ -198,7 +198,7 @@ class ChaosRun {
       const isDrained = (one: NodeMaintenance) =>
         isTrue(one.status?.conditions, 'Drained') && podsToDrain(one, pods.items).length === 0;
       const left = waiting.filter((one) => isOpen(one) && !isDrained(one));
-      for (const one of left) await this.#resume(one);
+      for (const one of left) await this.#resume(one).catch((error) => this.#report(String(error)));
       return left;
     });
   }
@@ -254,7 +254,8 @@ class ChaosRun {
       await untilTrue('nothing to be left', isClear, endsWithinMs);
       this.#report('nothing is left');
       return undefined;
-    } catch {
+    } catch (error) {
+      if (left.length === 0) return [failure(error, 'rest')];
       return left.map((message) => ({ invariant: 'rest', message, events: [] }));
     }
   }
@@ -270,7 +271,8 @@ class ChaosRun {
       await untilTrue(end, isReached, endsWithinMs);
       this.#report(`every maintenance ${end}`);
       return undefined;
-    } catch {
+    } catch (error) {
+      if (left.length === 0) return [failure(error)];
       const world = await describeWorld(this.#testbed, this.names).catch(String);
       return left.map(({ metadata: { name, finalizers }, spec: { stage }, status }) => ({
         invariant: 'end',

@@ -69,8 +69,9 @@ async function main({ minutes, seed, json }: Options): Promise<number> {
       if (result.violations.length > 0) record.broken.push(result.seed);
       for (const violation of result.violations)
         print(violationText(violation, { seed: result.seed, evictionApi: 'evacuation' }));
-      await worldDeleted(testbed, new Names(scenario.seed));
-      const sample = await retryUntilAnswered('the sample', () => takeSample(testbed, slots));
+      const names = new Names(scenario.seed);
+      await worldDeleted(testbed, names);
+      const sample = await retryUntilAnswered('the sample', () => takeSample(testbed, slots, names));
       samples.push({ seconds: elapsed(), runs: record.runs, ...sample });
       log(`seed ${result.seed}, ${result.seconds.toFixed(0)} s: ${textOf(samples.at(-1) as ResourceSample)}`);
       if (restartsOf(samples) > 0) {

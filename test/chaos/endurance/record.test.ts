@@ -10,7 +10,10 @@ const base: ResourceSample = {
   workers: [first, second],
   objects: { Evacuations: 0, Events: 100 },
   openRuns: 3,
-  historyEvents: 30,
+  openEvents: 30,
+  historyEvents: 200,
+  historyKb: 60,
+  longestHistory: 90,
   etcdMb: 20,
   temporalMb: 50,
 };

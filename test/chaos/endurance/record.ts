@@ -31,7 +31,10 @@ export function valuesOf(sample: ResourceSample): Record<string, number> {
     ...(Object.fromEntries(workers) as Record<string, number>),
     ...sample.objects,
     'open workflow runs': sample.openRuns,
-    'events of their histories': sample.historyEvents,
+    'events of their histories': sample.openEvents,
+    'events of the histories of a run': sample.historyEvents,
+    'size of the histories of a run, KB': sample.historyKb,
+    'events of its longest history': sample.longestHistory,
     'objects in etcd, MB': sample.etcdMb,
   };
 }

@@ -6,8 +6,10 @@ import { deployedNodeOptions } from '../../../scripts/tools.ts';
 import { valueOf } from '../../kit/metrics.ts';
 import { layoutOf } from '../../../sandbox/layout.ts';
 import { storedMb } from '../../kit/etcd.ts';
+import { windowWorkflowIdOf, workflowIdOf } from '../../kit/temporalNames.ts';
 import type { Testbed } from '../testbed.ts';
 import type { WorkerSlot } from '../workerSlot.ts';
+import type { Names } from '../worldObjects.ts';
 
 /** Resources in use between two runs, when nothing of a maintenance is left. */
 export interface ResourceSample {
@@ -20,7 +22,11 @@ export interface ResourceSample {
   objects: Record<string, number>;
   /** Workflow runs that are open, and the events of their histories. */
   openRuns: number;
+  openEvents: number;
+  /** Of the maintenances and windows of the last run: events and size of all their histories, and events of the longest one. */
   historyEvents: number;
+  historyKb: number;
+  longestHistory: number;
   /** Size of the data in etcd, without earlier revisions. */
   etcdMb: number;
   /** Temporal keeps what has ended until the retention of the namespace. */
@@ -59,23 +65,42 @@ export const sampledNodeOptions = `${deployedNodeOptions()} --expose-gc --import
 export async function takeSample(
   { kube, temporal, sandbox }: Pick<Testbed, 'kube' | 'temporal' | 'sandbox'>,
   slots: readonly WorkerSlot[],
+  { prefix }: Names,
 ): Promise<Omit<ResourceSample, 'seconds' | 'runs'>> {
   const objects: Record<string, number> = {};
   for (const [name, { resource, ...within }] of Object.entries(counted))
     objects[name] = (await kube.list(resource, within)).items.length;
-  let [openRuns, historyEvents] = [0, 0];
-  for await (const run of temporal.workflow.list({ query: 'ExecutionStatus = "Running"' })) {
-    openRuns += 1;
-    historyEvents += run.historyLength;
-  }
+  const open = await historiesOf(temporal, 'ExecutionStatus = "Running"');
+  const ids = [workflowIdOf(`${prefix}-`), windowWorkflowIdOf(`${prefix}-`)];
+  const own = await historiesOf(temporal, ids.map((id) => `WorkflowId STARTS_WITH "${id}"`).join(' OR '));
   return {
     workers: await Promise.all(slots.map(sampleOf)),
     objects,
-    openRuns,
-    historyEvents,
+    openRuns: open.length,
+    openEvents: sum(open.map(({ events }) => events)),
+    historyEvents: sum(own.map(({ events }) => events)),
+    historyKb: sum(own.map(({ bytes }) => bytes)) / 2 ** 10,
+    longestHistory: Math.max(0, ...own.map(({ events }) => events)),
     etcdMb: await storedMb(sandbox),
     temporalMb: sizeMb(layoutOf(sandbox.dir).temporalDatabase),
   };
+}
+
+/** Describes each run: the list has no length of a history that is not closed. */
+async function historiesOf(
+  { workflow }: Testbed['temporal'],
+  query: string,
+): Promise<{ events: number; bytes: number }[]> {
+  const found = [];
+  for await (const { workflowId, runId } of workflow.list({ query })) {
+    const { historyLength, historySize = 0 } = await workflow.getHandle(workflowId, runId).describe();
+    found.push({ events: historyLength, bytes: historySize });
+  }
+  return found;
+}
+
+function sum(values: readonly number[]): number {
+  return values.reduce((total, value) => total + value, 0);
 }
 
 /** "Writing 5 resets the peak resident set size to its current value" (Documentation/filesystems/proc.rst of Linux). */
