@@ -113,6 +113,8 @@ describe.each(guides)('each step of $path does what it shows:', ({ peer, text, p
       await succeeds(kubectl(['apply', '-f', '-'], nodeMaintenancesOfMedik8s));
   });
 
+  afterAll(() => succeeds(kubectl(['delete', 'maintenancewindows', '--all'])));
+
   testParts(parts, () => guide);
 
   test('every object of this project is applied', () => {
