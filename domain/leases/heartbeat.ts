@@ -3,7 +3,7 @@ import { type Managed, storedAt } from '../common/managedFields.ts';
 
 /** The last renewal of a Lease, in milliseconds since the epoch. */
 export interface Renewal {
-  /** By the clock of the client: `spec.renewTime`. */
+  /** The time of the client's clock: `spec.renewTime`. */
   clientMs: number;
   /** When the apiserver stored it, whole seconds; undefined if the Lease does not say so. */
   storedMs: number | undefined;

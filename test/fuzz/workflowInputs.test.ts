@@ -9,6 +9,7 @@ import {
 } from '../../api/maintenanceInput.ts';
 import { parseWindowInput } from '../../api/windowInput.ts';
 import { joinedProblems } from '../../domain/common/text.ts';
+import { cloudEventProblem } from '../../domain/notifications/cloudEvent.ts';
 import { completeDrainPlan, drainPlanProblems } from '../../domain/drain/plan.ts';
 import { expectReadable, fuzz } from './kit/fuzz.ts';
 import { mutationsOf } from './kit/mutations.ts';
@@ -43,6 +44,22 @@ const maintenances = [
     requireCapacity: true,
   },
   { name: 'rack-7' },
+];
+
+const events = [
+  {
+    specversion: '1.0',
+    id: '0b8f6c1e-0000-4000-8000-000000000001.Drained',
+    source: '//5a1c7f02/apis/nodemaintenance.k8s.io/v1alpha1/nodemaintenances/rack-7',
+    type: 'io.k8s.nodemaintenance.maintenance.drained.v1',
+    subject: 'rack-7',
+    time: '2026-01-01T00:00:00Z',
+    data: {
+      object: { kind: 'NodeMaintenance', name: 'rack-7', uid: '0b8f6c1e-0000-4000-8000-000000000001' },
+      message: 'All pods have left.',
+      severity: 'info',
+    },
+  },
 ];
 
 /** Fails unless all problems, as the failure of a run repeats them, are a readable text that names fields. */
@@ -81,6 +98,16 @@ describe('any input', () => {
       (value) => expectProblems(parseWindowInput(value)),
       100,
     ));
+
+  test('delivers an event of this project, or names its field', () => {
+    expect(events.map(cloudEventProblem)).toEqual([undefined]);
+    return fuzz(mutationsOf(events), (value) => {
+      const problem = cloudEventProblem(value);
+      if (problem === undefined) return;
+      expect(problem).toMatch(/^event[.a-z]*: expected ./);
+      expectReadable(problem);
+    });
+  });
 
   test('of an advance is an order, or names the field', () =>
     fuzz(

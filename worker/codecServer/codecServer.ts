@@ -1,5 +1,4 @@
 import type { Payload, PayloadCodec } from '@temporalio/common';
-import * as z from 'zod';
 import {
   type Answer,
   createHttpServer,
@@ -11,6 +10,7 @@ import type { Log } from '../../kube/log.ts';
 import { DecryptionError } from '../../temporal-config/encryptionCodec.ts';
 import { listenOn } from '../http.ts';
 import { authorizer } from './authorization.ts';
+import { type PayloadJson, parsePayloads } from './payloads.ts';
 import type { CodecServerConfig } from './settings.ts';
 import { keepCertificate } from './tls.ts';
 
@@ -77,38 +77,12 @@ function asReceived(payload: Payload, error: unknown): Payload[] {
   return [payload];
 }
 
-/** `bytes` in the JSON of protobuf: readers accept both alphabets of base64, with and without padding. */
-const base64 = z.string().regex(/^[A-Za-z0-9+/_-]*={0,2}$/, { error: 'expected base64' });
-const Payloads = z.object({
-  payloads: z
-    .array(
-      // Other fields, such as references to external storage, are returned as they are.
-      z.looseObject({ metadata: z.record(z.string(), base64).optional(), data: base64.optional() }),
-    )
-    .optional(),
-});
-type PayloadJson = NonNullable<z.output<typeof Payloads>['payloads']>[number];
-
 async function converted(body: string, convert: (payload: Payload) => Promise<Payload[]>): Promise<Answer> {
-  const parsed = Payloads.safeParse(parseJson(body));
-  if (!parsed.success) {
-    const problem = parsed.error.issues
-      .map(({ path, message }) => `${path.join('.')}: ${message}`)
-      .join('; ');
-    return text(400, `expected {"payloads": [{"metadata": {...}, "data": ...}]}: ${problem}`);
-  }
-  const payloads = await Promise.all(
-    (parsed.data.payloads ?? []).map((json) => convertedJson(json, convert)),
-  );
+  const parsed = parsePayloads(body);
+  if ('problem' in parsed)
+    return text(400, `expected {"payloads": [{"metadata": {...}, "data": ...}]}: ${parsed.problem}`);
+  const payloads = await Promise.all(parsed.payloads.map((json) => convertedJson(json, convert)));
   return { status: 200, type: 'application/json', body: JSON.stringify({ payloads }) };
-}
-
-function parseJson(body: string): unknown {
-  try {
-    return JSON.parse(body);
-  } catch {
-    return undefined;
-  }
 }
 
 async function convertedJson(

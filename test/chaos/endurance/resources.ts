@@ -23,7 +23,7 @@ export interface ResourceSample {
   /** Workflow runs that are open, and the events of their histories. */
   openRuns: number;
   openEvents: number;
-  /** Of the maintenances and windows of the last run: events and size of all their histories, and events of the longest one. */
+  /** Events and size of all histories of the maintenances and windows of the last run, and events of the longest one. */
   historyEvents: number;
   historyKb: number;
   longestHistory: number;

@@ -126,6 +126,7 @@ describe('encode and decode', () => {
     { when: 'no object', body: [] },
     { when: 'payloads that are no list', body: { payloads: 7 } },
     { when: 'data that is no base64', body: { payloads: [{ data: '%%%' }] } },
+    { when: 'too many payloads', body: { payloads: Array.from({ length: 50_001 }, () => ({})) } },
     { when: 'metadata that is no map', body: { payloads: [{ metadata: { encoding: 7 } }] } },
   ])('reject $when with what they expect', async ({ body }) => {
     const answer = await call(await serving('--anonymous-auth'), { body });
