@@ -113,6 +113,8 @@ export type ResourceQuantities = Record<string, string>;
 export interface PodScheduling {
   /** Absent for the default scheduler. */
   schedulerName?: string;
+  /** The pod has more rules about nodes than are compared with nodes: they are absent, and its requests are not. */
+  hasTooManyRules?: true;
   /** The requests of each container; absent entries are empty. */
   containers?: ResourceQuantities[];
   /** Init containers in order. A sidecar runs beside the containers. */

@@ -61,24 +61,45 @@ export async function listPodsWithScheduling(
 const defaultScheduler = 'default-scheduler';
 const everyAddress = '0.0.0.0';
 
-function schedulingOf({ spec }: RawPod): PodScheduling {
+/**
+ * Anyone who may create pods writes these rules, without a limit of the apiserver, and a drain compares each with all pods of the cluster. Workloads
+ * have a few.
+ */
+const maxTerms = 16;
+const maxRulesLength = 16_384;
+
+function schedulingOf(pod: RawPod): PodScheduling {
+  const rules = rulesOf(pod);
+  const { podAffinity = [], podAntiAffinity = [], topologySpread = [] } = rules;
+  const terms = podAffinity.length + podAntiAffinity.length + topologySpread.length;
+  const isTooMuch = terms > maxTerms || JSON.stringify(rules).length > maxRulesLength;
+  return { ...requestsIn(pod), ...(isTooMuch ? { hasTooManyRules: true } : rules) };
+}
+
+/** Returns what the pod uses on any node, and its scheduler. */
+function requestsIn({ spec }: RawPod): PodScheduling {
   const { schedulerName = defaultScheduler, containers = [], initContainers = [] } = spec;
-  const { nodeAffinity, podAffinity, podAntiAffinity } = spec.affinity ?? {};
-  const spread = spec.topologySpreadConstraints?.filter((one) => one.whenUnsatisfiable === 'DoNotSchedule');
-  const sidecars = initContainers.filter(isSidecar);
   return withoutEmpty({
     schedulerName: schedulerName === defaultScheduler ? undefined : schedulerName,
     containers: containers.map(requestsOf).filter((requests) => Object.keys(requests).length > 0),
     initContainers: initContainers.map((one) => ({ requests: requestsOf(one), isSidecar: isSidecar(one) })),
     podRequests: spec.resources?.requests,
     overhead: spec.overhead,
-    hostPorts: [...containers, ...sidecars].flatMap(hostPortsOf),
+  });
+}
+
+/** Returns the rules about the node. */
+function rulesOf({ spec }: RawPod): PodScheduling {
+  const { containers = [], initContainers = [], affinity = {}, topologySpreadConstraints = [] } = spec;
+  const { nodeAffinity, podAffinity, podAntiAffinity } = affinity;
+  return withoutEmpty({
+    hostPorts: [...containers, ...initContainers.filter(isSidecar)].flatMap(hostPortsOf),
     nodeSelector: spec.nodeSelector,
     nodeAffinity: nodeAffinity?.requiredDuringSchedulingIgnoredDuringExecution,
     podAffinity: podAffinity?.requiredDuringSchedulingIgnoredDuringExecution,
     podAntiAffinity: podAntiAffinity?.requiredDuringSchedulingIgnoredDuringExecution,
     tolerations: spec.tolerations,
-    topologySpread: spread,
+    topologySpread: topologySpreadConstraints.filter((one) => one.whenUnsatisfiable === 'DoNotSchedule'),
   });
 }
 

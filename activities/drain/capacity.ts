@@ -37,6 +37,8 @@ import { cachedPod } from './latestPod.ts';
 const minAgeMs = 1_000;
 const ageForReportMs = 5_000;
 const agePerComputation = 20;
+/** A computation that no drain waits for is given up after this time, and reports nothing. */
+const maxComputationMs = 5_000;
 /** Maximum number of pods in a cluster in which places are found for all drains: in a larger one, only for drains that wait for them. */
 const maxReportedPods = 50_000;
 /** A replacement that does not exist so long after its pod has gone is not coming. */
@@ -201,17 +203,23 @@ export class Capacity {
       drains.map(({ name, pods: own }) => [name, own.filter((pod) => !this.#volumes.hasRead(pod))] as const),
     );
     const preparedMs = performance.now() - startedAt;
-    const { result: allocations = [], tookMs = 0 } =
-      (await inSlices(allocation(facts, reserved, drains))) ?? {};
+    const placing = (function* () {
+      const allocations = yield* allocation(facts, reserved, drains);
+      return { allocations, stranded: yield* strandedPods({ ...facts, ...deadlockFacts }) };
+    })();
+    const maxMs = drains.some(({ waits }) => waits) ? Infinity : maxComputationMs;
+    const { result, tookMs } = (await inSlices(placing, maxMs)) ?? { result: undefined, tookMs: maxMs };
+    const { allocations, stranded } = result ?? { allocations: [], stranded: [] };
+    // Pods that nobody has compared are unknown.
+    const compared = result === undefined ? [] : drains;
     const continuedAt = performance.now();
-    const stranded = strandedPods({ ...facts, ...deadlockFacts });
     const deadlocks = capacityDeadlocks(stranded, deadlockFacts);
     const atMs = performance.now();
     this.#computed = {
       atMs,
       tookMs: preparedMs + tookMs + atMs - continuedAt,
       allocations: new Map(allocations.map((one) => [one.name, one] as const)),
-      considered: new Map(drains.map((one) => [one.name, uidsOf(one.pods, unread.get(one.name))] as const)),
+      considered: new Map(compared.map((one) => [one.name, uidsOf(one.pods, unread.get(one.name))] as const)),
       unread,
       evacuating: isEvacuating,
       stranded,

@@ -82,7 +82,7 @@ function capacityLines({ capacity, nodes }: PlanReport, isWide: boolean): string
     capacity.unreadClaims === 0
       ? ''
       : ` The volumes of ${numbered(capacity.unreadClaims, 'claim')} could not be read, and were not compared.`;
-  const isFine = capacity.unplaced.length + capacity.otherSchedulers + capacity.unreadClaims === 0;
+  const isFine = capacity.unplaced.length + capacity.notCompared + capacity.unreadClaims === 0;
   if (isFine && !isWide) return [];
   return [
     escapeForTerminal(`${forecastText(capacity, capacity.effect !== 'Pending')}${unread}`, 2 * maxLineLength),

@@ -53,7 +53,8 @@ export class ClusterState {
   readonly #byName: ReadonlyMap<string, NodeState>;
   /** Pod UID -> the pod and its node. */
   readonly #placed = new Map<string, { pod: Pod; node: NodeState }>();
-  readonly #counters = new Map<string, Counter>();
+  /** Requirements of pods -> which of them -> counter. */
+  readonly #counters = new Map<PodScheduling, Map<string, Counter>>();
   readonly #repulsions = new Map<string, Repulsion>();
   readonly #journal: { pod: Pod; node: NodeState; wasAdded: boolean }[] = [];
 
@@ -105,13 +106,18 @@ export class ClusterState {
     }
   }
 
-  /** Returns how many matching pods each topology domain has. Equal keys must stand for equal functions. */
+  /**
+   * Returns how many matching pods each topology domain has, for one of the requirements of a pod. The same key must stand for the same function among
+   * pods that share the object with their requirements.
+   */
   counts(
-    key: string,
+    { of, key }: { of: PodScheduling; key: string },
     topologyKey: string,
     matches: (pod: Pod, node: Node) => boolean,
   ): ReadonlyMap<string, number> {
-    const known = this.#counters.get(key);
+    const own = this.#counters.get(of) ?? new Map<string, Counter>();
+    this.#counters.set(of, own);
+    const known = own.get(key);
     if (known !== undefined) return known.counts;
     const counter: Counter = {
       topologyKey,
@@ -121,7 +127,7 @@ export class ClusterState {
       },
       counts: new Map(),
     };
-    this.#counters.set(key, counter);
+    own.set(key, counter);
     for (const { pod, node } of this.#placed.values()) count(counter, pod, node, 1);
     return counter.counts;
   }
@@ -129,16 +135,21 @@ export class ClusterState {
   #add(pod: Pod, node: NodeState): void {
     this.#placed.set(keyOf(pod), { pod, node });
     use(node, pod, 1);
-    for (const counter of this.#counters.values()) count(counter, pod, node, 1);
+    this.#count(pod, node, 1);
     this.#repel(pod, node, 1);
   }
 
   #remove(pod: Pod, node: NodeState): void {
-    for (const counter of this.#counters.values()) count(counter, pod, node, -1);
+    this.#count(pod, node, -1);
     this.#repel(pod, node, -1);
     use(node, pod, -1);
     this.#placed.delete(keyOf(pod));
     if (schedulingOf(pod).podAntiAffinity !== undefined) this.version += 1;
+  }
+
+  #count(pod: Pod, node: NodeState, by: 1 | -1): void {
+    for (const own of this.#counters.values())
+      for (const counter of own.values()) count(counter, pod, node, by);
   }
 
   #repel(pod: Pod, node: NodeState, by: 1 | -1): void {

@@ -2,6 +2,7 @@ import type { Node, Pod, PodDisruptionBudget } from '../../api/core.ts';
 import { compareNames, listed } from '../common/names.ts';
 import { podName } from '../common/pod.ts';
 import { numbered } from '../common/text.ts';
+import type { Steps } from '../common/steps.ts';
 import { selectsLabels } from '../common/labelSelector.ts';
 import { type ClusterFacts, ClusterState } from './clusterState.ts';
 import { fittingNodes } from './placement.ts';
@@ -43,10 +44,10 @@ export interface StrandedPod {
 const maxPending = 20;
 
 /**
- * Returns the first of the pods that wait for nothing but a node that a maintenance holds. In a cluster where many pods are Pending, those that can be
- * part of a deadlock are compared first.
+ * Returns the first of the pods that wait for nothing but a node that a maintenance holds, in steps, two for each pod. In a cluster where many pods are
+ * Pending, those that can be part of a deadlock are compared first.
  */
-export function strandedPods(facts: ClusterFacts & DeadlockFacts): StrandedPod[] {
+export function* strandedPods(facts: ClusterFacts & DeadlockFacts): Steps<StrandedPod[]> {
   const waiting = facts.pods
     .filter(isWaitingForNode)
     .toSorted((a, b) => compareNames(podName(a), podName(b)));
@@ -58,11 +59,15 @@ export function strandedPods(facts: ClusterFacts & DeadlockFacts): StrandedPod[]
     ...facts,
     nodes: facts.nodes.map((node) => (holders.has(node.metadata.name) ? uncordoned(node) : node)),
   });
-  return pending.flatMap((pod) => {
-    if (fittingNodes(pod, today).length > 0) return [];
+  const stranded: StrandedPod[] = [];
+  for (const pod of pending) {
+    yield;
+    if (fittingNodes(pod, today).length > 0) continue;
+    yield;
     const nodes = fittingNodes(pod, released).map(({ node }) => node.metadata.name);
-    return nodes.length === 0 ? [] : [{ pod, nodes }];
-  });
+    if (nodes.length > 0) stranded.push({ pod, nodes });
+  }
+  return stranded;
 }
 
 /** Returns the pods that budgets with blocked pods select: the first one of each budget, then the second ones. */

@@ -27,8 +27,8 @@ export interface CapacityForecast {
   /** Number of pods whose replacements need places. */
   readonly pods: number;
   readonly unplaced: readonly { readonly pod: string; readonly node: string; readonly message: string }[];
-  /** Pods of other schedulers, which are not compared with nodes. */
-  readonly otherSchedulers: number;
+  /** Number of pods that are not compared with nodes: of other schedulers, or with too many rules. */
+  readonly notCompared: number;
 }
 
 /** Finds other nodes for all pods of a drain together. The result does not depend on the order of nodes and pods. */
@@ -41,7 +41,7 @@ export function forecastCapacity(input: ForecastInput): CapacityForecast {
       node: pod.spec.nodeName ?? '',
       message: misfitText(misfit),
     })),
-    otherSchedulers: others.length,
+    notCompared: others.length,
   };
 }
 
@@ -101,14 +101,11 @@ export function claimsToRead(
 }
 
 /** Formats the forecast as sentences for `kubectl maintenance plan`. `isHeldBack`: pods wait until they fit. */
-export function forecastText(
-  { pods, unplaced, otherSchedulers }: CapacityForecast,
-  isHeldBack = false,
-): string {
+export function forecastText({ pods, unplaced, notCompared }: CapacityForecast, isHeldBack = false): string {
   const skipped =
-    otherSchedulers === 0
+    notCompared === 0
       ? ''
-      : ` ${numbered(otherSchedulers, 'pod')} of other schedulers ${otherSchedulers === 1 ? 'was' : 'were'} not compared.`;
+      : ` ${numbered(notCompared, 'pod')} ${notCompared === 1 ? 'was' : 'were'} not compared, because of another scheduler or too many rules about nodes.`;
   if (pods === 0) return `Capacity: no pod that leaves needs a place on another node.${skipped}`;
   if (unplaced.length === 0 && pods === 1)
     return `Capacity: 1 pod that leaves fits on another node.${skipped}`;

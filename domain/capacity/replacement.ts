@@ -12,9 +12,10 @@ export function needsPlace(pod: Pod): boolean {
   );
 }
 
-/** Other schedulers have other rules. */
+/** Other schedulers have other rules, and the rules of some pods are too many. */
 export function isModelled(pod: Pod): boolean {
-  return schedulingOf(pod).schedulerName === undefined;
+  const { schedulerName, hasTooManyRules } = schedulingOf(pod);
+  return schedulerName === undefined && hasTooManyRules !== true;
 }
 
 export function controllerOf({ metadata }: Pod): OwnerReference | undefined {
@@ -30,14 +31,15 @@ export function isAboutToBeScheduled(pod: Pod, nowMs: number): boolean {
   return isWaitingForNode(pod) && nowMs - Date.parse(creationTimestamp) < pendingMs;
 }
 
-/** Reports whether the pod waits for the default scheduler. */
-export function isWaitingForNode({ metadata, spec, status }: Pod): boolean {
+/** Reports whether the pod waits for the default scheduler, by rules that are modelled. */
+export function isWaitingForNode(pod: Pod): boolean {
+  const { metadata, spec, status } = pod;
   return (
     spec.nodeName === undefined &&
     metadata.deletionTimestamp === undefined &&
     status.phase === 'Pending' &&
     (spec.schedulingGates ?? []).length === 0 &&
-    spec.scheduling?.schedulerName === undefined
+    isModelled(pod)
   );
 }
 

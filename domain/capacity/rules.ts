@@ -137,7 +137,7 @@ function isReachable({ metadata, spec }: PersistentVolume, node: Node): boolean 
 function keepsTopologySpread(pod: Pod, cluster: ClusterState): NodeCheck | undefined {
   const { topologySpread = [] } = schedulingOf(pod);
   if (topologySpread.length === 0) return undefined;
-  const prepared = topologySpread.map((constraint) => preparedSpread(pod, constraint, cluster));
+  const prepared = topologySpread.map((_, index) => preparedSpread(pod, index, cluster));
   return ({ node }) => {
     for (const { topologyKey, maxSkew, self, counts, minimum } of prepared) {
       const domain = domainOf(node, topologyKey);
@@ -151,16 +151,18 @@ function keepsTopologySpread(pod: Pod, cluster: ClusterState): NodeCheck | undef
 }
 
 /** Domains are those of the nodes that the constraints include, with all of their topology keys; without a pod, their count is 0. */
-function preparedSpread(pod: Pod, constraint: TopologySpreadConstraint, cluster: ClusterState) {
+function preparedSpread(pod: Pod, index: number, cluster: ClusterState) {
+  const scheduling = schedulingOf(pod);
+  const { topologySpread = [] } = scheduling;
+  const constraint = topologySpread[index] as TopologySpreadConstraint;
   const { topologyKey, maxSkew, minDomains = 1 } = constraint;
-  const { topologySpread = [] } = schedulingOf(pod);
   const includes = (node: Node) =>
     topologySpread.every((one) => domainOf(node, one.topologyKey) !== undefined) &&
     isIncluded(pod, constraint, node);
   const selects = spreadSelector(pod, constraint);
-  const key = `spread ${pod.metadata.namespace} ${JSON.stringify([constraint, matchedLabels(pod, constraint), topologySpread, affinityOf(pod)])}`;
+  const key = `spread ${index} ${pod.metadata.namespace} ${JSON.stringify(matchedLabels(pod, constraint))}`;
   const counts = cluster.counts(
-    key,
+    { of: scheduling, key },
     topologyKey,
     (other, node) => selects(other) && other.metadata.deletionTimestamp === undefined && includes(node),
   );
@@ -181,11 +183,6 @@ function isIncluded(
     (nodeAffinityPolicy === 'Ignore' || isAffine(pod, node)) &&
     (nodeTaintsPolicy === 'Ignore' || untolerated(pod, node) === undefined)
   );
-}
-
-function affinityOf(pod: Pod) {
-  const { nodeSelector, nodeAffinity, tolerations } = schedulingOf(pod);
-  return { nodeSelector, nodeAffinity, tolerations };
 }
 
 /** Returns the labels that the constraint takes from the pod, such as the hash of its revision. */
@@ -238,11 +235,12 @@ function isOccupied({ topologyKey, counts }: Occupation, node: Node): boolean {
 }
 
 function podAntiAffinity(pod: Pod, cluster: ClusterState): Occupation[] {
-  const { podAntiAffinity: terms = [] } = schedulingOf(pod);
+  const scheduling = schedulingOf(pod);
+  const { podAntiAffinity: terms = [] } = scheduling;
   const { namespace = '' } = pod.metadata;
-  return terms.map((term) => ({
+  return terms.map((term, index) => ({
     topologyKey: term.topologyKey,
-    counts: cluster.counts(`anti ${namespace} ${JSON.stringify(term)}`, term.topologyKey, (other) =>
+    counts: cluster.counts({ of: scheduling, key: `anti ${index} ${namespace}` }, term.topologyKey, (other) =>
       termSelects(term, namespace, other, 'Likely'),
     ),
   }));
@@ -250,7 +248,8 @@ function podAntiAffinity(pod: Pod, cluster: ClusterState): Occupation[] {
 
 /** Every term needs a pod in the domain of the node, and a pod counts only if it matches all terms. The first pod of a group that selects itself needs none. */
 function podAffinity(pod: Pod, cluster: ClusterState): ((node: Node) => boolean) | undefined {
-  const { podAffinity: terms = [] } = schedulingOf(pod);
+  const scheduling = schedulingOf(pod);
+  const { podAffinity: terms = [] } = scheduling;
   if (terms.length === 0) return undefined;
   const { namespace = '' } = pod.metadata;
   const matchesAll = (other: Pod) =>
@@ -258,7 +257,7 @@ function podAffinity(pod: Pod, cluster: ClusterState): ((node: Node) => boolean)
   const groups = terms.map(({ topologyKey }) => ({
     topologyKey,
     counts: cluster.counts(
-      `affinity ${namespace} ${topologyKey} ${JSON.stringify(terms)}`,
+      { of: scheduling, key: `affinity ${namespace} ${topologyKey}` },
       topologyKey,
       matchesAll,
     ),

@@ -62,7 +62,7 @@ describe('a plan whose pods fit on no other node', () => {
     },
   ])('says what happens to them: $effect', ({ effect, blocked, text, conclusion }) => {
     const unplaced = [{ pod: 'shop/web', node: 'node-1', message: 'no cpu' }];
-    const capacity = { pods: 2, unplaced, otherSchedulers: 0, unreadClaims: 0, effect };
+    const capacity = { pods: 2, unplaced, notCompared: 0, unreadClaims: 0, effect };
     expect(planLines({ ...report, blocked, capacity }, false).slice(-2)).toEqual([text, conclusion]);
   });
 });

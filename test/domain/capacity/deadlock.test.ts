@@ -1,6 +1,7 @@
 import { describe, expect, test } from '@jest/globals';
 import type { Pod, PodDisruptionBudget } from '../../../api/core.ts';
 import { capacityDeadlocks, deadlockMessage, strandedPods } from '../../../domain/capacity/deadlock.ts';
+import { finish } from '../../../domain/common/steps.ts';
 import { capacityNode, capacityPod } from '../../kit/capacity.ts';
 
 const web = { app: 'web' };
@@ -30,7 +31,7 @@ function deadlocks({
   const blocked = [running('n1')];
   const facts = { budgets: [budget(allowed)], blocked, holders };
   const pods = [...blocked, ...waiting];
-  return capacityDeadlocks(strandedPods({ nodes, pods, ...facts }), facts);
+  return capacityDeadlocks(finish(strandedPods({ nodes, pods, ...facts })), facts);
 }
 
 describe('a deadlock of maintenances, Pending pods and a budget', () => {
@@ -64,7 +65,7 @@ describe('a deadlock of maintenances, Pending pods and a budget', () => {
     };
     const facts = { budgets: [apiBudget, budget(0)], blocked, holders };
     const nodes = [cordoned('n1', 1_000), cordoned('n2'), full];
-    const stranded = strandedPods({ nodes, pods: [...blocked, ...apiPending, pending], ...facts });
+    const stranded = finish(strandedPods({ nodes, pods: [...blocked, ...apiPending, pending], ...facts }));
     expect(capacityDeadlocks(stranded, facts).map(({ budget: name }) => name)).toEqual([
       'shop/api',
       'shop/web',

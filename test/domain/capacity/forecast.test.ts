@@ -28,9 +28,9 @@ describe('the forecast of a drain', () => {
     const forecast = forecastCapacity(
       input([...onFirst(5), bare, ...onFirst(1, { schedulerName: 'batch' })]),
     );
-    expect(forecast).toMatchObject({ pods: 5, otherSchedulers: 1 });
+    expect(forecast).toMatchObject({ pods: 5, notCompared: 1 });
     expect(forecastText(forecast)).toBe(
-      `Capacity: 4 of 5 pods that leave fit on no other node and would be Pending: shop/web-1 (${reasons}), shop/web-2 (${reasons}), shop/web-3 (${reasons}) and 1 more. 1 pod of other schedulers was not compared.`,
+      `Capacity: 4 of 5 pods that leave fit on no other node and would be Pending: shop/web-1 (${reasons}), shop/web-2 (${reasons}), shop/web-3 (${reasons}) and 1 more. 1 pod was not compared, because of another scheduler or too many rules about nodes.`,
     );
     expect(forecastText(forecast, true)).toContain(
       'fit on no other node and wait until they do: shop/web-1 (',

@@ -40,6 +40,11 @@ describe('a pod that leaves needs another place', () => {
       one: capacityPod({ node: 'n1', schedulerName: 'batch' }),
       needs: false,
     },
+    {
+      when: 'not that is known here, if it has more rules than are compared',
+      one: capacityPod({ node: 'n1', hasTooManyRules: true }),
+      needs: false,
+    },
   ])('$when', ({ one, needs }) => {
     expect(needsPlace(one)).toBe(needs);
   });
@@ -58,6 +63,11 @@ describe('a Pending pod is about to use a place', () => {
     {
       when: 'not if another scheduler, which may not exist, is to place it',
       one: created('2026-01-01T00:09:00Z', { schedulerName: 'none' }),
+      want: false,
+    },
+    {
+      when: 'not if it has more rules than are compared',
+      one: created('2026-01-01T00:09:00Z', { hasTooManyRules: true }),
       want: false,
     },
     { when: 'not if it has a node', one: created('2026-01-01T00:09:00Z', { node: 'n1' }), want: false },
