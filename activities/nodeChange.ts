@@ -13,13 +13,13 @@ export interface NodeChange {
 
 /**
  * Changes this Node object with one request, unless it has changed since it was read (`Changed`): another maintenance, or another worker, may have
- * uncordoned it and released its Lease, and someone else may have cordoned it then. A Node that is gone needs no change.
+ * uncordoned it and released its Lease, and someone else may have cordoned it then. Resolves with the changed Node; a Node that is `Gone` needs no change.
  */
 export async function changeNode(
   { cluster }: Pick<InjectedDeps, 'cluster'>,
   node: Node,
   { unschedulable, annotations }: NodeChange,
-): Promise<'Done' | 'Changed'> {
+): Promise<Node | 'Gone' | 'Changed'> {
   const { name, uid, resourceVersion } = node.metadata;
   const patch =
     unschedulable === undefined
@@ -33,10 +33,9 @@ export async function changeNode(
           spec: { unschedulable },
         };
   try {
-    await cluster.kube.mergePatch(resources.nodes, { name }, patch, { fieldManager: FIELD_MANAGER });
-    return 'Done';
+    return await cluster.kube.mergePatch(resources.nodes, { name }, patch, { fieldManager: FIELD_MANAGER });
   } catch (error) {
-    if (isKubeError(error, 'NotFound')) return 'Done';
+    if (isKubeError(error, 'NotFound')) return 'Gone';
     if (isKubeError(error, 'Conflict')) return 'Changed';
     throw error;
   }

@@ -131,8 +131,8 @@ export function within<T>(informer: Informer<T>, delayOf: DelayOf<T> = () => deb
 
 /**
  * Runs `pass` now and after every change of the watched sources, until it resolves with a result. Level-triggered: a change starts a
- * pass and carries no instruction. The next pass starts after `withinMs()` even if nothing changed, because some facts have no watch, and
- * not before `minIdleMs()` whatever changes.
+ * pass and carries no instruction. The next pass starts after `withinMs()`, at least the debounce, even if nothing changed, because some facts have no
+ * watch, and not before `minIdleMs()` whatever changes.
  * Rejects at once when the activity is cancelled.
  */
 export async function reconcileOn<T>(
@@ -183,7 +183,7 @@ class Changes {
   /** Resolves when a change is due, or after `withinMs`, but not before `minIdleMs`. Rejects when the activity was cancelled. */
   async next(withinMs: number, minIdleMs: number): Promise<void> {
     const earliestAt = performance.now() + Math.max(debounceMs, minIdleMs);
-    const latestAt = performance.now() + withinMs;
+    const latestAt = performance.now() + Math.max(debounceMs, withinMs);
     let timer: NodeJS.Timeout | undefined;
     await new Promise<void>((resolve) => {
       this.#wake = () => {

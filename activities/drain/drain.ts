@@ -186,17 +186,8 @@ class DrainRun<T extends { kind: string }> {
         otherMs: () => changeFilter.otherMs,
         isShared: (change) => changeFilter.isShared(change),
         computedMs: () => this.#decisionMs,
-        dueInMs: () =>
-          Math.min(
-            changeFilter.dueInMs,
-            this.#deps.nodeAgents.dueInMs(this.#agentNodes),
-            this.#drainedCheck.dueInMs(),
-            this.#nextDeletionInMs(),
-            this.#deadlineInMs(),
-            this.#capacityDueInMs,
-            this.#requests.dueInMs(),
-            this.#deps.cluster.isFollowing() ? Infinity : followingCheckMs,
-          ),
+        // Without informers that follow nothing is decided, however long it is due.
+        dueInMs: () => (this.#deps.cluster.isFollowing() ? this.#dueInMs() : followingCheckMs),
         others: [this.#drainedCheck, this.#jobs(), ...this.#requests.changes(changeFilter)],
       };
       const pass = async () => (this.#requests.isReady ? this.#pass() : undefined);
@@ -206,6 +197,19 @@ class DrainRun<T extends { kind: string }> {
       this.#deps.capacity.forget(this.#ref.name);
       await this.#writer?.stop();
     }
+  }
+
+  /** Returns the time until there is something to decide that no watch reports. */
+  #dueInMs(): number {
+    return Math.min(
+      this.#changeFilter.dueInMs,
+      this.#deps.nodeAgents.dueInMs(this.#agentNodes),
+      this.#drainedCheck.dueInMs(),
+      this.#nextDeletionInMs(),
+      this.#deadlineInMs(),
+      this.#capacityDueInMs,
+      this.#requests.dueInMs(),
+    );
   }
 
   /** Cancels what was requested for nodes that the selector no longer matches, and releases those that someone has uncordoned. */

@@ -18,6 +18,8 @@ export interface Holders {
   nodes: readonly Node[];
   /** The names of the other maintenances that hold a node. One that is being deleted counts as Complete and holds no node. */
   holdersOf: (node: Node) => string[];
+  /** Reports whether one of them has recorded the node: it returns it to service even if it selects other nodes by then. */
+  isRecorded: (node: Node) => boolean;
 }
 
 /** The state in the apiserver. An informer may not show yet that a node was cordoned a moment ago. */
@@ -48,9 +50,14 @@ export async function findHolders(
   const decisionOf = await deps.authority.decideAll(others, nodes);
   const isHolder = (decision: NodeDecision | undefined) =>
     decision === NodeDecision.Proceed || decision === NodeDecision.Hold;
-  const holdersOf = ({ metadata: { name } }: Node) =>
-    others.filter((other) => isHolder(decisionOf(other, name))).map(({ metadata }) => metadata.name);
-  return { maintenance, nodes, holdersOf };
+  const holding = ({ metadata: { name } }: Node) =>
+    others.filter((other) => isHolder(decisionOf(other, name)));
+  return {
+    maintenance,
+    nodes,
+    holdersOf: (node) => holding(node).map(({ metadata }) => metadata.name),
+    isRecorded: (node) => holding(node).some((other) => hasCordonRecord(nodeStatusOf(other, node))),
+  };
 }
 
 /** Returns the nodes that were held before, and those that the selector matches: the requester must be allowed to maintain these. */

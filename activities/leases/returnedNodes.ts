@@ -83,5 +83,5 @@ async function withoutAnnotations(deps: ReturnDeps, state: ClusterState, node: N
   const keys = UNCORDONED_BY_ANNOTATION in present ? [...removed, UNCORDONED_BY_ANNOTATION] : removed;
   const annotations = Object.fromEntries(keys.map((key) => [key, null]));
   const changed = await changeNode(deps, node, { annotations });
-  return changed === 'Done' ? changed : 'the node was changed a moment ago';
+  return changed === 'Changed' ? 'the node was changed a moment ago' : 'Done';
 }

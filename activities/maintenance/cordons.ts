@@ -7,13 +7,22 @@ import {
   autoscalerAnnotationsOf,
   missingAutoscalerAnnotations,
 } from '../../domain/common/autoscalers.ts';
-import { isCordoned, isRace, raceCount, unschedulableBefore } from '../../domain/common/cordon.ts';
+import {
+  isCordoned,
+  isCordonedByMaintenance,
+  isRace,
+  raceCount,
+  unschedulableBefore,
+} from '../../domain/common/cordon.ts';
 import { compareNames } from '../../domain/common/names.ts';
+import { selectsNode } from '../../domain/common/nodeSelector.ts';
+import { holdsNodes, stageOf } from '../../domain/common/stage.ts';
 import { numbered } from '../../domain/common/text.ts';
 import type { RejectedNode } from '../../domain/leases/nodeLease.ts';
 import { hasCordonRecord, newNodeStatus, withNodes } from '../../domain/maintenance/status.ts';
 import { forEachBounded } from '../../kube/bounded.ts';
 import { isRejection } from '../../kube/errors.ts';
+import { currentInstant, elapsedMs } from '../../kube/monotonicTime.ts';
 import { resources } from '../../kube/resources.ts';
 import type { InjectedDeps } from '../injectedDeps.ts';
 import type { NodeLeaseRegistry } from '../leases/nodeLeaseRegistry.ts';
@@ -23,6 +32,9 @@ import type { StatusWriter } from '../statusWriter.ts';
 import { type HeldView, namesOf, nodeStatusOf } from '../view.ts';
 
 const concurrentPatches = 16;
+const maxUndoTries = 3;
+/** Less than the time after which another worker takes over: what took less was performed for a maintenance that was current. */
+const slowMs = 2_000;
 
 type CordonDeps = Pick<InjectedDeps, 'cluster' | 'events' | 'autoscalerAnnotationsEnabled' | 'resyncMs'> & {
   nodeLeases: NodeLeaseRegistry;
@@ -114,7 +126,7 @@ export class Cordon {
   async #change(maintenance: NodeMaintenance, node: Node, change: NodeChange): Promise<'Done' | 'Changed'> {
     const { name } = node.metadata;
     try {
-      const result = await this.#changeUnlessRejected(node, change);
+      const result = await this.#changeIfCurrent(maintenance, node, change);
       this.#rejected.accept(name);
       return result;
     } catch (error) {
@@ -133,17 +145,53 @@ export class Cordon {
 
   /**
    * Changes an open node although it is not as it was read, if what was recorded is: a kubelet's heartbeat, or the conditions of this maintenance, may
-   * have been written since, even at this moment.
+   * have been written since, even at this moment. A request that took long may have been performed when another worker had completed the maintenance: it
+   * is undone then.
    */
-  async #changeUnlessRejected(node: Node, change: NodeChange): Promise<'Done' | 'Changed'> {
+  async #changeIfCurrent(
+    maintenance: NodeMaintenance,
+    node: Node,
+    change: NodeChange,
+  ): Promise<'Done' | 'Changed'> {
+    const leases = this.#deps.nodeLeases.of(maintenance.metadata.uid ?? '');
+    const startedAt = currentInstant();
+    const result = await this.#changeIfRecorded(node, change, async () =>
+      leases.isHeld(node.metadata.name) ? leases.isCurrent(maintenance) : false,
+    );
+    if (result === 'Changed') return result;
+    if (result === 'Gone' || elapsedMs(startedAt) < slowMs) return 'Done';
+    if (await leases.isCurrent(maintenance)) return 'Done';
+    await this.#undo(maintenance, result, change);
+    return 'Changed';
+  }
+
+  /** Returns a node to service that was cordoned for a stage that is over, unless another maintenance holds it, or someone else has changed it. */
+  async #undo(maintenance: NodeMaintenance, written: Node, change: NodeChange): Promise<void> {
+    const { kube } = this.#deps.cluster;
+    let node: Node | undefined = written;
+    for (let tries = 0; tries < maxUndoTries && node !== undefined; tries += 1) {
+      const { items } = await kube.list(resources.nodeMaintenances);
+      if (isHeldByOthers(node, maintenance, items)) return;
+      if ((await changeNode(this.#deps, node, inverseOf(change))) !== 'Changed') return;
+      const read = await kube.get(resources.nodes, { name: written.metadata.name });
+      // Controllers of Kubernetes react to the cordon at once.
+      node = read !== undefined && isCordonedByMaintenance(read) ? read : undefined;
+    }
+  }
+
+  async #changeIfRecorded(
+    node: Node,
+    change: NodeChange,
+    isCurrent: () => Promise<boolean>,
+  ): Promise<Node | 'Gone' | 'Changed'> {
     const { kube, nodes } = this.#deps.cluster;
     const { name } = node.metadata;
     const latest = nodes.get(name) ?? node;
     const result = await changeNode(this.#deps, isRecordedAlike(node, latest) ? latest : node, change);
-    if (result === 'Done') return result;
+    if (result !== 'Changed') return result;
     const current = await kube.get(resources.nodes, { name });
     if (current === undefined || !isRecordedAlike(node, current)) return result;
-    return changeNode(this.#deps, current, change);
+    return (await isCurrent()) ? changeNode(this.#deps, current, change) : result;
   }
 
   /** Resolves with the object that the apiserver returned, if it was written. */
@@ -183,6 +231,20 @@ export class Cordon {
         : { type: 'Normal', reason: 'CordonRestored', message: restored },
     );
   }
+}
+
+function isHeldByOthers(node: Node, own: NodeMaintenance, all: readonly NodeMaintenance[]): boolean {
+  return all
+    .filter(({ metadata }) => metadata.uid !== own.metadata.uid)
+    .some((other) => holdsNodes(stageOf(other)) && selectsNode(other.spec.nodeSelector, node));
+}
+
+/** Returns the change that removes what the other one has set. */
+function inverseOf({ unschedulable, annotations }: NodeChange): NodeChange {
+  return {
+    ...(unschedulable === true && { unschedulable: false }),
+    annotations: Object.fromEntries(Object.keys(annotations).map((key) => [key, null])),
+  };
 }
 
 /** Reports whether the record of both is the same. A cordon that was removed and set again may have another owner. */

@@ -3,10 +3,17 @@ import type { NodeMaintenance } from '../../api/nodeMaintenance.ts';
 import { listed } from '../../domain/common/names.ts';
 import { autoscalerAnnotationsToRemove } from '../../domain/common/autoscalers.ts';
 import { decideUncordon, isCordoned, type UncordonDecision } from '../../domain/common/cordon.ts';
-import { isFromIdle } from '../../domain/common/stage.ts';
+import { holdsNodes, isFromIdle, stageOf } from '../../domain/common/stage.ts';
 import { isHeldBy } from '../../domain/leases/lease.ts';
-import { isRejected, leasesRejected, type UnreturnedNode } from '../../domain/leases/nodeLease.ts';
-import { withUncordon } from '../../domain/maintenance/status.ts';
+import { selectsNode } from '../../domain/common/nodeSelector.ts';
+import {
+  isRejected,
+  isHeldByOthers,
+  leasesRejected,
+  type NodeHeldByOthers,
+  type UnreturnedNode,
+} from '../../domain/leases/nodeLease.ts';
+import { hasCordonRecord, withUncordon } from '../../domain/maintenance/status.ts';
 import { forEachBounded } from '../../kube/bounded.ts';
 import type { EventContent } from '../../kube/events.ts';
 import { isRejection } from '../../kube/errors.ts';
@@ -34,7 +41,7 @@ const concurrentNodes = 16;
  * Sets "`.spec.unschedulable` back to false on all nodes ... unless there is [another] maintenance in progress"
  * (KEP-4212 > Uncordon (Complete)), removes the annotations against autoscalers, and releases their Leases. If someone else has acquired
  * the Lease of a node that was cordoned for the maintenance, waits until they release it; if the apiserver rejects that a node is uncordoned, until it
- * does not.
+ * does not; if another maintenance is to keep the node, until that has recorded it.
  */
 export async function uncordonNodes(
   deps: Deps,
@@ -47,7 +54,8 @@ export async function uncordonNodes(
   let result: UncordonResult | undefined;
   let writer: StatusWriter | undefined;
   const uncordon = async (): Promise<'Done' | undefined> => {
-    if (result?.kind === 'Uncordoned' && !isDue(deps, result, memory)) return undefined;
+    const isKnown = cluster.maintenances.get(ref.name)?.metadata.uid === ref.uid;
+    if (isKnown && result?.kind === 'Uncordoned' && !isDue(deps, result, memory)) return undefined;
     result = await uncordonOnce(deps, ref, memory);
     if (result.kind === 'Gone') return 'Done';
     if (result.kind === 'Outdated') return undefined;
@@ -84,7 +92,10 @@ interface Memory {
   rejected: RejectedWrites;
 }
 
-/** Returns true if a Lease that the result waits for may be available, a rejected node is due, or a node needs nothing any more. */
+/**
+ * Returns true if a Lease that the result waits for may be available, a rejected node is due, a node can be left to another maintenance or cannot any
+ * more, or a node needs nothing any more.
+ */
 function isDue(
   { cluster, nodeLeases, resyncMs }: Deps,
   { maintenance, waiting, leasesForbidden, at }: Uncordoned,
@@ -93,12 +104,24 @@ function isDue(
   if (leasesForbidden && performance.now() - at < resyncMs) return false;
   return waiting.some((unreturned) => {
     const { name } = unreturned;
+    if (isHeldByOthers(unreturned))
+      return performance.now() - at >= resyncMs || isDecided(cluster, unreturned);
     if (isRejected(unreturned)) return rejected.isDue(name);
     const node = cluster.nodes.get(name);
     if (node === undefined || nodeLeases.shouldRetry(name)) return true;
     const annotations = autoscalerAnnotationsToRemove(node, nodeStatusOf(maintenance, node));
     return !isCordoned(node) && annotations.length === 0;
   });
+}
+
+/** Reports whether one of the other maintenances has recorded the node, or none of them is to keep it any more. */
+function isDecided({ nodes, maintenances }: Deps['cluster'], { name, holders }: NodeHeldByOthers): boolean {
+  const node = nodes.get(name);
+  if (node === undefined) return true;
+  const keeping = holders
+    .flatMap((holder) => maintenances.get(holder) ?? [])
+    .filter((holder) => holdsNodes(stageOf(holder)) && selectsNode(holder.spec.nodeSelector, node));
+  return keeping.length === 0 || keeping.some((holder) => hasCordonRecord(nodeStatusOf(holder, node)));
 }
 
 interface Uncordoned {
@@ -137,6 +160,7 @@ async function uncordonOnce(deps: Deps, ref: MaintenanceRef, memory: Memory): Pr
     if (result.kind === 'Changed') hasChanged = true;
     if (result.kind === 'WithoutLease') waiting.push({ name, because: result.because });
     if (result.kind === 'Rejected') waiting.push({ name, rejection: result.message });
+    if (result.kind === 'HeldByOthers') waiting.push({ name, holders: result.holders });
   });
   if (hasChanged) return { kind: 'Outdated' };
   const leasesForbidden = state.leases === undefined;
@@ -167,6 +191,8 @@ type NodeResult =
   | { kind: 'Changed' }
   /** The Lease has changed since it was read, or cannot be read. */
   | { kind: 'WithoutLease'; because: string }
+  /** The node stays cordoned for other maintenances, of which none has recorded it. */
+  | { kind: 'HeldByOthers'; holders: readonly string[] }
   /** The apiserver rejects the write of the node or of its Lease. */
   | { kind: 'Rejected'; message: string };
 
@@ -207,6 +233,8 @@ async function uncordonNode(
   events: UncordonEvents,
 ): Promise<NodeResult> {
   const decision = decide(state, node);
+  if (decision.kind === 'HeldBy' && !state.isRecorded(node))
+    return { kind: 'HeldByOthers', holders: decision.maintenances };
   events.record(state.maintenance, node, decision);
   const change = changeOf(state, node, decision);
   const changed = change === undefined ? done : await changeHeldNode(deps, state, node, change);
@@ -236,7 +264,8 @@ async function changeHeldNode(
   if (!isOurs || !deps.nodeLeases.of(uid).isHeld(name)) return withoutLease('it was lost a moment ago');
   const isUncordoned = change.unschedulable === false;
   const current = isUncordoned ? await ensureReadinessTaint(deps, node) : node;
-  return { kind: current === undefined ? 'Done' : await changeNode(deps, current, change) };
+  if (current === undefined) return done;
+  return (await changeNode(deps, current, change)) === 'Changed' ? { kind: 'Changed' } : done;
 }
 
 /** Records which nodes stay cordoned, and why, each once. */

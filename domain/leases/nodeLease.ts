@@ -22,20 +22,32 @@ export interface RejectedNode {
 /** A selected node that is not changed at present. */
 export type WaitingNode = NodeWithoutLease | DeniedNode | RejectedNode;
 
-export function isDenied(node: WaitingNode): node is DeniedNode {
+export function isDenied(node: WaitingNode | UnreturnedNode): node is DeniedNode {
   return node.permission !== undefined;
 }
 
-export function isRejected(node: WaitingNode): node is RejectedNode {
+export function isRejected(node: WaitingNode | UnreturnedNode): node is RejectedNode {
   return 'rejection' in node;
 }
 
-export function isWithoutLease(node: WaitingNode): node is NodeWithoutLease {
-  return !isDenied(node) && !isRejected(node);
+export function isWithoutLease(node: WaitingNode | UnreturnedNode): node is NodeWithoutLease {
+  return 'because' in node && !isDenied(node);
+}
+
+/** A node that other maintenances hold, of which none has recorded it: they may be deleted, or select other nodes, and would not return it then. */
+export interface NodeHeldByOthers {
+  name: string;
+  /** Names of these maintenances. */
+  holders: readonly string[];
+  permission?: never;
 }
 
 /** A node that cannot return to service yet. */
-export type UnreturnedNode = NodeWithoutLease | RejectedNode;
+export type UnreturnedNode = NodeWithoutLease | RejectedNode | NodeHeldByOthers;
+
+export function isHeldByOthers(node: UnreturnedNode): node is NodeHeldByOthers {
+  return 'holders' in node;
+}
 
 export const NODE_LEASES_HELD = 'NodeLeasesHeld';
 
@@ -61,6 +73,8 @@ export function waitingMessage(node: WaitingNode): string {
 
 /** Returns the message in the status of a node that is to return to service. */
 export function unreturnedMessage(node: UnreturnedNode): string {
+  if (isHeldByOthers(node))
+    return `Not uncordoned: waiting for NodeMaintenance ${listed(node.holders)} to record it.`;
   return isRejected(node)
     ? `Not uncordoned: ${oneLine(node.rejection, maxReasonLength)}.`
     : waitingMessage(node);

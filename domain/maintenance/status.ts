@@ -351,7 +351,7 @@ export function withCordon(
   nodeStatuses: readonly NodeMaintenanceNodeStatus[],
   { waiting, now, existing }: { waiting: readonly WaitingNode[]; now: string; existing: ReadonlySet<string> },
 ): NodeMaintenanceStatus {
-  const nodes = withNodes(status, withMessages(nodeStatuses, waiting), existing);
+  const nodes = withNodes(status, withMessages(nodeStatuses, waiting, waitingMessage), existing);
   return withWaiting(nodes, waiting, now);
 }
 
@@ -370,10 +370,10 @@ export function withUncordon(
   };
 }
 
-function withMessages<Node extends WaitingNode>(
+function withMessages<Node extends WaitingNode | UnreturnedNode>(
   nodeStatuses: readonly NodeMaintenanceNodeStatus[],
   waiting: readonly Node[],
-  messageOf: (node: Node) => string = waitingMessage,
+  messageOf: (node: Node) => string,
 ): NodeMaintenanceNodeStatus[] {
   const waitingNodes = new Map(waiting.map((node) => [node.name, node] as const));
   return nodeStatuses.map(({ authorized: _before, ...node }) => {

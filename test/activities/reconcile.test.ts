@@ -8,7 +8,7 @@ beforeEach(() => jest.useFakeTimers());
 afterEach(() => jest.useRealTimers());
 
 /** Counts the passes of an activity that lasts until `end`, and whose source reports a change every 10 ms. */
-function activity(minIdleMs: number | undefined) {
+function activity(minIdleMs: number | undefined, withinMs?: number) {
   const environment = new MockActivityEnvironment({}, { logger: new DefaultLogger('ERROR') });
   let passes = 0;
   let isEnding = false;
@@ -22,7 +22,10 @@ function activity(minIdleMs: number | undefined) {
       return () => clearInterval(timer);
     },
   };
-  const timing = minIdleMs === undefined ? {} : { minIdleMs: () => minIdleMs };
+  const timing = {
+    ...(minIdleMs !== undefined && { minIdleMs: () => minIdleMs }),
+    ...(withinMs !== undefined && { withinMs: () => withinMs }),
+  };
   const ended = environment.run(() => reconcileOn([changing], pass, timing));
   return {
     passes: () => passes,
@@ -45,6 +48,13 @@ describe('passes of an activity whose objects change all the time', () => {
     expect(passes()).toBe(inASecond);
     expect(await end()).toBe('done');
   });
+});
+
+test('an activity that always has something to do is not busy with it all the time', async () => {
+  const { passes, end } = activity(undefined, 0);
+  await jest.advanceTimersByTimeAsync(1_000);
+  expect(passes()).toBe(26);
+  expect(await end()).toBe('done');
 });
 
 test('an activity that has ended leaves nothing on the signal of its cancellation, which its connections keep', async () => {

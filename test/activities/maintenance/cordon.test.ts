@@ -1,3 +1,4 @@
+import { setTimeout } from 'node:timers/promises';
 import type { NodeMaintenanceActivities } from '../../../activities/contract.ts';
 import { changeNode } from '../../../activities/nodeChange.ts';
 import type { Node } from '../../../api/core.ts';
@@ -91,6 +92,16 @@ function whenRecording(happens: () => Promise<void>): Cluster {
   return { ...c.cluster, kube: withMembers(kube, { mergePatch }) };
 }
 
+/** Returns the cluster, in which this happens just before a node is changed. */
+function beforeNodeChanges(happens: () => Promise<void>): Cluster {
+  const { kube } = c.cluster;
+  const mergePatch: Kube['mergePatch'] = async (resource, ...rest) => {
+    if (resource.plural === resources.nodes.plural) await happens();
+    return kube.mergePatch(resource, ...rest);
+  };
+  return { ...c.cluster, kube: withMembers(kube, { mergePatch }) };
+}
+
 /** Adds the finalizer that every maintenance has between Idle and the end of Complete. */
 async function held({ metadata }: NodeMaintenance): Promise<void> {
   const patch = { metadata: { finalizers: [MAINTENANCE_FINALIZER] } };
@@ -159,6 +170,30 @@ describe('keepCordoned', () => {
       const counts = { patches: c.requests.count('patch nodes'), gets: c.requests.count('get nodes') };
       expect(counts).toEqual({ patches, gets: patches });
       expect(await recorded(applied)).toEqual({ [node]: false });
+    },
+  );
+
+  test.each([
+    { when: 'finds it changed', changes: true },
+    { when: 'is performed late', changes: false },
+  ])(
+    'leaves a node open whose maintenance another worker has completed before the request $when',
+    async ({ changes }) => {
+      const node = await c.nodeNamed('n');
+      const applied = await c.applied(c.maintenance({ nodes: [node], stage: 'Cordon' }));
+      let requests = 0;
+      const cluster = beforeNodeChanges(async () => {
+        requests += 1;
+        if (requests > 1) return;
+        await c.staged(applied.metadata.name, 'Complete');
+        if (changes) await annotated(node, { 'example.com/revision': '1' });
+        else await setTimeout(2_500);
+      });
+      const { activities } = activitiesOn({ cluster });
+      const cordon = started(() => activities.keepCordoned(refOf(applied), 'Cordon'));
+      expect(await cordon.ended).toMatchObject({ kind: 'StageChanged', stage: 'Complete' });
+      expect((await c.node(node)).spec.unschedulable ?? false).toBe(false);
+      expect(await protectionOf(node)).toEqual({});
     },
   );
 
@@ -417,7 +452,9 @@ describe('uncordonNodes', () => {
     await c.cordonedByUs(before);
     await c.cordonedByUs(shared);
     for (const node of [before, open, shared]) await annotated(node, protectedByUs);
-    const holder = await c.applied(c.maintenance({ nodes: [shared], stage: 'Drain' }));
+    const holder = await withRecord(await c.applied(c.maintenance({ nodes: [shared], stage: 'Drain' })), {
+      [shared]: false,
+    });
     const maintenance = await c.applied(c.maintenance({ nodes: [before, open, shared], stage: 'Complete' }));
     const nodeStatuses = [before, open, shared].map((name) => ({
       nodeRef: { name },
@@ -443,7 +480,7 @@ describe('uncordonNodes', () => {
     await c.eventuallySchedulable(node);
   });
 
-  test('uncordons a node that another one has left to it, although it was cancelled before it has seen the node', async () => {
+  test('uncordons a node that another maintenance is to keep, and does not record before it is cancelled', async () => {
     const node = await c.nodeNamed('n');
     const first = await c.applied(c.maintenance({ nodes: [node], stage: 'Cordon' }));
     const cordon = started(() => acts.keepCordoned(refOf(first), 'Cordon'));
@@ -452,13 +489,54 @@ describe('uncordonNodes', () => {
     const second = await c.applied(c.maintenance({ nodes: [node], stage: 'Cordon' }));
     await performed(() => acts.startStage(refOf(second), 'Cordon'));
     const ended = await c.staged(first.metadata.name, 'Complete');
-    await performed(() => acts.uncordonNodes(refOf(ended)));
+    const uncordon = started(() => acts.uncordonNodes(refOf(ended), 'Waiting'));
+    await eventually('the status to say what the node waits for', async () => {
+      const { nodeStatuses } = await c.statusOf(ended.metadata.name);
+      expect(nodeStatuses.map(({ drainMessage }) => drainMessage)).toEqual([
+        `Not uncordoned: waiting for NodeMaintenance ${second.metadata.name} to record it.`,
+      ]);
+    });
     expect((await c.node(node)).spec.unschedulable).toBe(true);
     const cancelled = await c.staged(second.metadata.name, 'Complete');
+    await uncordon.ended;
     await performed(() => acts.uncordonNodes(refOf(cancelled)));
     await c.eventuallySchedulable(node);
     expect(await protectionOf(node)).toEqual({});
     expect((await c.nodeLeaseOf(node))?.spec.holderIdentity ?? '').toBe('');
+  });
+
+  test('uncordons a node that another maintenance is to keep, and deselects before it has recorded it', async () => {
+    const node = await c.nodeNamed('n');
+    await c.cordonedByUs(node);
+    const second = await c.applied(c.maintenance({ nodes: [node], stage: 'Drain' }));
+    const ended = await withRecord(await c.applied(c.maintenance({ nodes: [node], stage: 'Complete' })), {
+      [node]: false,
+    });
+    const uncordon = started(() => acts.uncordonNodes(refOf(ended), 'Waiting'));
+    await throughout('the node stays cordoned', 1_000, async () =>
+      expect((await c.node(node)).spec.unschedulable).toBe(true),
+    );
+    const { nodeSelector } = c.maintenance({ nodes: ['another'] }).spec;
+    const { name } = second.metadata;
+    await c.patched(resources.nodeMaintenances, { name }, { spec: { nodeSelector } });
+    await uncordon.ended;
+    await c.eventuallySchedulable(node);
+  });
+
+  test('ends when the object is gone, although it waits for a Lease that nobody releases', async () => {
+    const node = await c.nodeNamed('n');
+    await c.cordonedByUs(node);
+    await c.leaseWritten(node, { holderIdentity: 'kubeadm' });
+    const applied = await withRecord(await c.applied(c.maintenance({ nodes: [node], stage: 'Complete' })), {
+      [node]: false,
+    });
+    const uncordon = started(() => acts.uncordonNodes(refOf(applied), 'Waiting'));
+    await eventually('the status to say what the node waits for', async () => {
+      const { nodeStatuses } = await c.statusOf(applied.metadata.name);
+      expect(nodeStatuses[0]?.drainMessage).toContain('kubeadm');
+    });
+    await c.deleted(applied);
+    await uncordon.ended;
   });
 
   test('leaves the cordon of a user when it was cancelled before a worker has started it', async () => {
@@ -570,7 +648,9 @@ describe('uncordonNodes', () => {
     async (stage) => {
       const node = await c.nodeNamed('n');
       await c.cordonedByUs(node);
-      const holder = await c.applied(c.maintenance({ nodes: [node], stage }));
+      const holder = await withRecord(await c.applied(c.maintenance({ nodes: [node], stage })), {
+        [node]: false,
+      });
       const applied = await withRecord(await c.applied(c.maintenance({ nodes: [node], stage: 'Complete' })), {
         [node]: false,
       });

@@ -139,6 +139,14 @@ describe('a node whose maintenance Lease another client holds', () => {
     expect(withUncordon(drained, [], now)).toBe(drained);
   });
 
+  test('says for which other maintenance it stays cordoned, which has not recorded it yet', () => {
+    const status = withUncordon(published(drain()), [{ name: 'held', holders: ['b', 'a'] }], now);
+    expect(status.nodeStatuses.find(({ nodeRef }) => nodeRef.name === 'held')?.drainMessage).toBe(
+      'Not uncordoned: waiting for NodeMaintenance b, a to record it.',
+    );
+    expect(status.conditions).toContainEqual(expect.objectContaining({ status: 'True', reason: 'Held' }));
+  });
+
   test('has a status message of limited length', () => {
     const status = withUncordon(published(drain()), [{ ...held, because: 'no '.repeat(1_000) }], now);
     const { drainMessage = '' } = status.nodeStatuses.find(({ nodeRef }) => nodeRef.name === 'held') ?? {};
