@@ -131,10 +131,10 @@ export class StatusWriter {
 
   async #patchIfChanged(change: StatusChange): Promise<void> {
     const current = this.#latest.status ?? emptyStatus;
-    const next = {
-      ...change(current),
-      observedGeneration: Math.max(current.observedGeneration, this.#generation),
-    };
+    const { generation = 0 } = this.#latest.metadata;
+    const observed = Math.max(current.observedGeneration, this.#generation);
+    // A client of Temporal may have named any generation.
+    const next = { ...change(current), observedGeneration: Math.min(observed, generation) };
     if (this.#latest.status !== undefined && isDeepStrictEqual(next, this.#latest.status)) return;
     await this.#patch(next);
   }

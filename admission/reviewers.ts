@@ -42,21 +42,11 @@ export interface AdmissionView {
  * Returns a reviewer that requires permission for every node of a maintenance: "All nodes matching the .spec.nodeSelector must pass an authorization
  * check for the DELETE operation." A node agent of the installation in `namespace` may maintain its own node without it.
  */
-export function authorizationReviewer(
-  { kube, nodes }: AdmissionView,
-  namespace: string,
-): Reviewer<MaintenanceRequest> {
+export function authorizationReviewer(view: AdmissionView, namespace: string): Reviewer<MaintenanceRequest> {
+  const { kube } = view;
   return async (request, signal) => {
     if (!affectsNodes(request)) return { kind: 'Allowed' };
-    const objects = objectsOf(request);
-    const names = nodesToAuthorize(
-      objects.map(({ spec }) => spec),
-      nodes.list(),
-      objects.flatMap(heldNodesOf),
-    );
-    const own = nodeOfAgent(request.user, namespace);
-    const others = names.filter((name) => name !== own);
-    const permission = await reviewNodeDeletion(kube, request.user, others, { signal });
+    const { permission, own, others } = await permissionFor(request, view, { namespace, signal });
     const { username } = request.user;
     if (permission.kind === 'Denied') return forbidden(denialMessage({ user: username, ...permission }));
     if (request.operation !== 'CREATE') return { kind: 'Allowed' };
@@ -70,11 +60,31 @@ export function authorizationReviewer(
   };
 }
 
+/** Finds out whether the user may maintain the nodes of a request: `own`, the node of a node agent, and `others`. */
+async function permissionFor(
+  request: MaintenanceRequest,
+  { kube, nodes }: AdmissionView,
+  { namespace, signal }: { namespace: string; signal: AbortSignal },
+) {
+  const objects = objectsOf(request);
+  const names = nodesToAuthorize(
+    objects.map(({ spec }) => spec),
+    nodes.list(),
+    objects.flatMap(heldNodesOf),
+  );
+  const own = nodeOfAgent(request.user, namespace);
+  const others = names.filter((name) => name !== own);
+  return { permission: await reviewNodeDeletion(kube, request.user, others, { signal }), own, others };
+}
+
 function forbidden(message: string): ReviewResult {
   return { kind: 'Denied', reason: 'Forbidden', message };
 }
 
-/** Warns about likely mistakes, and rejects a deadline that has passed and a maintenance whose status could not be stored. */
+/**
+ * Warns about likely mistakes, and rejects a deadline that has passed and a maintenance whose status could not be stored. Warnings name pods and
+ * other maintenances: a user who may not maintain the nodes, whom another reviewer rejects, gets none.
+ */
 export function specReviewer(
   view: AdmissionView,
   namespace: string,
@@ -88,6 +98,8 @@ export function specReviewer(
     const context = { nodes: nodes.list(), maintenances: maintenances.list() };
     const problem = deadlineProblem(proposal, view.kube.now()) ?? storageProblem(proposal, context);
     if (problem !== undefined) return { kind: 'Denied', reason: 'Invalid', message: problem };
+    const { permission } = await permissionFor(request, view, { namespace, signal });
+    if (permission.kind === 'Denied') return { kind: 'Allowed' };
     const [budgets, shortage] = await Promise.all([
       holdsNodes(proposal.spec.stage) ? budgetsIn(view, signal) : undefined,
       capacity.of(proposal.spec, context.nodes),

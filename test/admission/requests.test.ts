@@ -109,6 +109,17 @@ describe('an operator who may delete one node', () => {
     expect(stderr).toContain('(Forbidden)');
   });
 
+  test('learns nothing of other maintenances of a node that it may not maintain', async () => {
+    const other = await c.applied(c.maintenance({ nodes: [n2], stage: 'Cordon' }));
+    const request = c.maintenance({ nodes: [n2], stage: 'Cordon' });
+    const asAdministrator = await kubectl(['create', '--dry-run=server', '-f', '-'], request);
+    expect(asAdministrator.stderr).toContain(other.metadata.name);
+    const { code, stderr } = await asOperator(['create', '--dry-run=server'], request);
+    expect({ code, stderr }).toEqual({ code: 1, stderr: expect.not.stringContaining('Warning') });
+    expect(stderr).not.toContain(other.metadata.name);
+    await c.deleted(other);
+  });
+
   test('is denied a maintenance of a node that is named before it exists', async () => {
     const { stderr } = await asOperator(['create'], c.maintenance({ nodes: [n1, 'rack-9'] }));
     expect(stderr).toContain(denied('rack-9'));

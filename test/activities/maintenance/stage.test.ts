@@ -139,6 +139,13 @@ describe('recordPause', () => {
     ]);
   });
 
+  test('says that no generation is observed that does not exist, whichever the run names', async () => {
+    const applied = await c.applied(c.maintenance({ nodes: [node], stage: 'Drain' }));
+    const generation = Number.MAX_SAFE_INTEGER;
+    await performed(() => acts.recordPause({ ...refOf(applied), generation }, true));
+    expect((await c.statusOf(applied.metadata.name)).observedGeneration).toBe(1);
+  });
+
   test('does nothing for an object that is gone', async () => {
     await performedTwice(c, () => acts.recordPause(missing, true));
   });
