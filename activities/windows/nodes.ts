@@ -1,6 +1,6 @@
 import type { Job, Node } from '../../api/core.ts';
 import type { MaintenanceWindow } from '../../api/maintenanceWindow.ts';
-import { RebootAnnotation, WindowAnnotation } from '../../api/names.ts';
+import { RebootAnnotation, REVISION_LABEL, WindowAnnotation } from '../../api/names.ts';
 import type { NodeMaintenance } from '../../api/nodeMaintenance.ts';
 import { type ConditionFacts, withCondition } from '../../domain/common/conditions.ts';
 import { isDrained, stageOf } from '../../domain/common/stage.ts';
@@ -37,6 +37,7 @@ import {
   deleteWindowMaintenance,
   deleteWorkJob,
   readWindowMaintenance,
+  readWindowMaintenances,
   readWorkJob,
 } from '../../kube/windowObjects.ts';
 import type { MaintenanceRef } from '../contract.ts';
@@ -105,10 +106,23 @@ export async function startNode(
   const maintenance = newWindowMaintenance(window, { name: node, uid, bootId: bootIdOf(observed) });
   const taken = await createWindowMaintenance(kube, maintenance);
   if (taken === undefined) return;
-  const name = otherMaintenanceName(maintenance.metadata.name, taken.by.metadata.uid ?? '');
-  const renamed = { ...maintenance, metadata: { ...maintenance.metadata, name } };
-  const takenAgain = await createWindowMaintenance(kube, renamed);
-  if (takenAgain !== undefined) throw takenAgain.error;
+  const renamed = (other: string): NodeMaintenance => ({
+    ...maintenance,
+    metadata: { ...maintenance.metadata, name: otherMaintenanceName(maintenance.metadata.name, other) },
+  });
+  const takenAgain = await createWindowMaintenance(kube, renamed(taken.by.metadata.uid ?? ''));
+  if (takenAgain === undefined) return;
+  // Both names can be predicted. A repeated attempt predicts no random one, and finds the object that has it.
+  const existing = await readWindowMaintenances(kube, [window.metadata.name]);
+  if (existing.some((one) => isOfSameNode(one, maintenance))) return;
+  const takenAtRandom = await createWindowMaintenance(kube, renamed(crypto.randomUUID()));
+  if (takenAtRandom !== undefined) throw takenAtRandom.error;
+}
+
+/** Reports whether both maintain the same Node object in the same revision of their window. */
+function isOfSameNode({ metadata: a }: NodeMaintenance, { metadata: b }: NodeMaintenance): boolean {
+  const isSame = (key: string) => a.annotations?.[key] === b.annotations?.[key];
+  return isSame(WindowAnnotation.NodeUid) && a.labels?.[REVISION_LABEL] === b.labels?.[REVISION_LABEL];
 }
 
 /** Records that the window pauses a drain, so that it never resumes a drain that a user paused. */

@@ -15,7 +15,7 @@ import {
 import { windowWorkflowIdOf, workflowIdOf } from '../../kit/temporalNames.ts';
 import type { NodeMaintenance } from '../../../api/nodeMaintenance.ts';
 import { newWindowMaintenance } from '../../../domain/windows/windowMaintenance.ts';
-import { jobName } from '../../../domain/common/revision.ts';
+import { jobName, otherMaintenanceName } from '../../../domain/common/revision.ts';
 import { isTrue } from '../../../domain/common/conditions.ts';
 import { advanceRequested, workResultOf } from '../../../domain/windows/nodeResult.ts';
 import { heartbeatMs } from '../../../domain/leases/heartbeat.ts';
@@ -244,14 +244,23 @@ describe('a window', () => {
     await rolledOut(next, {}, inProgress(...next.nodes));
   });
 
-  test('maintains a node although another object has the name of its NodeMaintenance', async () => {
+  test('maintains a node although other objects have the names of its NodeMaintenance', async () => {
     const window = await windowOf(1);
     const { metadata, spec } = await manualMaintenance(window);
     const { name } = metadata;
-    await c.applied({ ...c.maintenance({ name, nodes: window.nodes }), spec: { ...spec, stage: 'Idle' } });
+    const take = (other: string) =>
+      c.applied({
+        ...c.maintenance({ name: other, nodes: window.nodes }),
+        spec: { ...spec, stage: 'Idle' },
+      });
+    const taken = await take(name);
+    const second = otherMaintenanceName(name, taken.metadata.uid ?? '');
+    await take(second);
     await rolledOut(window, {}, inProgress(...window.nodes));
-    expect((await onlyMaintenanceOf(window)).metadata.name).toMatch(new RegExp(`^${name}-[0-9a-z]{10}$`));
-    expect((await c.maintenanceNow(name)).spec.stage).toBe('Idle');
+    const created = (await onlyMaintenanceOf(window)).metadata.name;
+    expect(created).toMatch(new RegExp(`^${name}-[0-9a-z]{10}$`));
+    expect(created).not.toBe(second);
+    for (const other of [name, second]) expect((await c.maintenanceNow(other)).spec.stage).toBe('Idle');
   });
 
   test('releases the reservation of a node whose NodeMaintenance, with labels and annotations of the template, a user completes, and starts the next node', async () => {
