@@ -1,11 +1,5 @@
 import type { Job } from '../api/core.ts';
-import {
-  FIELD_MANAGER,
-  REVISION_LABEL,
-  WINDOW_LABEL,
-  WindowAnnotation,
-  WORK_NAMESPACE,
-} from '../api/names.ts';
+import { FIELD_MANAGER, WINDOW_LABEL, WindowAnnotation, WORK_NAMESPACE } from '../api/names.ts';
 import type { NodeMaintenance } from '../api/nodeMaintenance.ts';
 import type { Kube } from './client.ts';
 import type { Cluster } from './cluster.ts';
