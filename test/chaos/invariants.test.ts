@@ -93,6 +93,31 @@ describe('tiers', () => {
       broken: [],
     },
     {
+      when: 'the answer to the removal was lost, and a later write shows that the pod is there',
+      written: drained()
+        .podGone('low', { answered: false })
+        .passed(5)
+        .pod('low', { node: n1, priority: 1000 })
+        .asked('high'),
+      broken: [contains('had not left: default/low')],
+    },
+    {
+      when: 'a pod of the second tier is evicted that nobody asked to leave',
+      written: drained().evicted('high'),
+      broken: [
+        contains('tiers: Pod default/high on n1 was removed without being asked in tier 1 of m, while pods'),
+      ],
+    },
+    {
+      when: 'a pod of the second tier is evicted that was asked in time',
+      written: drained()
+        .podGone('low')
+        .asked('high')
+        .pod('late', { node: n1, priority: 1000 })
+        .evicted('high'),
+      broken: [],
+    },
+    {
       when: 'DaemonSet pods are asked before the others are gone',
       written: drained().pod('daemon', { node: n1, daemon: true }).podGone('low').asked('daemon'),
       broken: [contains('tiers: Pod default/daemon')],
@@ -125,11 +150,27 @@ describe('tiers', () => {
       broken: [],
     },
     {
+      when: 'a plan of nodes that are not shared has selectors',
+      written: drained()
+        .maintained('quick', { nodes: [n1], plan: [pods(5000)] })
+        .maintained('far', { nodes: [n2], plan: [labelled(pods(1000), { app: 'x' })] })
+        .asked('high'),
+      broken: [contains('tiers: Pod default/high')],
+    },
+    {
       when: 'a deadline deletes what is left',
       written: drained()
         .maintained('m', { nodes: [n1], plan, onDeadline: 'Delete' })
         .asked('high'),
       broken: [],
+    },
+    {
+      when: 'the deadline is not near',
+      written: drained()
+        .maintained('m', { nodes: [n1], plan, onDeadline: 'Delete', after: '60s' })
+        .passed(30)
+        .asked('high'),
+      broken: [contains('tiers: Pod default/high')],
     },
   ])('$when', ({ written, broken }) => expect(violationsOf(written)).toEqual(broken));
 });
@@ -248,6 +289,15 @@ describe('locks', () => {
       broken: [],
     },
     {
+      when: 'a Lease that a killed apiserver may have stored, and that someone else has acquired since',
+      written: unlocked()
+        .leased(n1, undefined, { answered: false })
+        .passed(5)
+        .leased(n1, 'technician')
+        .asked('low'),
+      broken: [contains('held by "technician"')],
+    },
+    {
       when: 'an eviction that nobody asked for, long after the Lease was taken',
       written: drained().leased(n1, 'technician').passed(10).evicted('low'),
       broken: [
@@ -268,8 +318,23 @@ describe('locks', () => {
     },
     {
       when: 'an eviction of a pod whose Evacuation a killed apiserver may have stored',
-      written: drained().asked('low', { answered: false }).leased(n1, 'technician').passed(10).evicted('low'),
+      written: drained()
+        .asked('low', { answered: false })
+        .leased(n1, 'technician')
+        .passed(10)
+        .evicted('low')
+        .withdrawn('low'),
       broken: [],
+    },
+    {
+      when: 'an eviction of a pod that nobody asked to leave, while the request for another one may be stored',
+      written: drained()
+        .asked('high', { answered: false })
+        .leased(n1, 'technician')
+        .passed(10)
+        .evicted('low')
+        .withdrawn('high'),
+      broken: [contains('lease: Pod default/low was evicted')],
     },
     {
       when: 'an eviction long after its Evacuation was withdrawn, and the Lease had expired',
@@ -404,6 +469,18 @@ describe('drained', () => {
       broken: [],
     },
     {
+      when: 'the answer to the removal of the last pod was lost, and a later write shows that it is there',
+      written: claimed(
+        drained()
+          .podGone('low')
+          .podGone('high', { answered: false })
+          .passed(5)
+          .pod('high', { node: n1, priority: 5000 })
+          .passed(10),
+      ),
+      broken: [left('high')],
+    },
+    {
       when: 'the status is of an earlier generation of the spec',
       written: claimed(
         drained()
@@ -501,6 +578,14 @@ describe('pods', () => {
         .maintained('m', { nodes: [n1], plan, onDeadline: 'Delete' })
         .deleted('low'),
       broken: [],
+    },
+    {
+      when: 'deleted long before the deadline',
+      written: drained()
+        .maintained('m', { nodes: [n1], plan, onDeadline: 'Delete', after: '60s' })
+        .passed(30)
+        .deleted('low'),
+      broken: ['budgets: Pod default/low was deleted, and not evicted, so that no budget was asked'],
     },
     {
       when: 'deleted by a deadline, by a request that was in flight when the maintenance was cancelled',

@@ -5,6 +5,7 @@ import type { Testbed } from './testbed.ts';
 import { evictionRequestFlags } from '../kit/sandbox.ts';
 import { type Fault, type ServerWithFaults, serversWithFaults } from './fault.ts';
 import type { Ignorance } from './invariants/drains.ts';
+import { Overlapping } from './overlapping.ts';
 import { expireWebhookCertificate } from './webhookCertificate.ts';
 import type { WorkerSlot } from './workerSlot.ts';
 
@@ -17,6 +18,7 @@ export class Operators {
   readonly #slots: readonly WorkerSlot[];
   /** Server -> number of faults that keep it down. */
   readonly #down = new Map<ServerWithFaults, number>();
+  readonly #suspensions: Readonly<Record<ServerWithFaults, Overlapping<true>>>;
   /** Number of faults in which EvictionRequests are not served, and whether the apiserver was last started so. */
   #disabled = 0;
   #isDisabled = false;
@@ -28,22 +30,26 @@ export class Operators {
   constructor(testbed: Testbed, slots: readonly WorkerSlot[]) {
     this.#testbed = testbed;
     this.#slots = slots;
+    const suspensionOf = (name: ServerWithFaults) =>
+      new Overlapping<true>((hangs) => {
+        const server = testbed.sandbox.server(name);
+        if (hangs) server.pause();
+        else server.resume();
+      });
+    const all = serversWithFaults.map((name) => [name, suspensionOf(name)] as const);
+    this.#suspensions = Object.fromEntries(all) as Record<ServerWithFaults, Overlapping<true>>;
   }
 
   /** Returns when the fault is over. */
   async cause(fault: Fault): Promise<void> {
     const fromMs = Date.now();
+    const end = await this.#begin(fault);
+    this.caused.add(fault);
     try {
-      const end = await this.#begin(fault);
-      this.caused.add(fault);
       await sleep(fault.forMs);
       await end();
     } finally {
-      const concernsTemporal =
-        fault.kind === 'Temporal' ||
-        fault.kind === 'FullDisk' ||
-        ('server' in fault && fault.server === 'temporal');
-      if (!concernsTemporal) this.ignorance.push({ fromMs, toMs: Date.now() });
+      if (cutsOff(fault)) this.ignorance.push({ fromMs, toMs: Date.now() });
     }
   }
 
@@ -53,11 +59,7 @@ export class Operators {
 
   /** Ends all faults; returns when everything works again. */
   async repair(): Promise<void> {
-    for (const slot of this.#slots) {
-      slot.endNetworkFaults();
-      slot.resume();
-      slot.setClock(0);
-    }
+    for (const slot of this.#slots) slot.endFaults();
     await this.#repairServers();
     await Promise.all(this.#slots.map((slot) => slot.ready()));
   }
@@ -72,7 +74,7 @@ export class Operators {
     this.#down.clear();
     this.#disabled = 0;
     const { sandbox } = this.#testbed;
-    for (const name of serversWithFaults) sandbox.server(name).resume();
+    for (const suspension of Object.values(this.#suspensions)) suspension.end();
     sandbox.server('temporal').limitFileSize(undefined);
     if (this.#isDisabled) await sandbox.server('kube-apiserver').kill();
     this.#isDisabled = false;
@@ -98,22 +100,14 @@ export class Operators {
         await slot.kill();
         return () => slot.ready();
       }
-      case 'HangWorker': {
-        const slot = this.#slot(fault.worker);
-        slot.hang();
-        return () => slot.resume();
-      }
-      case 'ClockJump': {
-        const slot = this.#slot(fault.worker);
-        slot.setClock(fault.seconds);
-        return () => slot.setClock(0);
-      }
+      case 'HangWorker':
+        return this.#slot(fault.worker).hang();
+      case 'ClockJump':
+        return this.#slot(fault.worker).setClock(fault.seconds);
       case 'Apiserver':
-        this.#slot(fault.worker).beginApiserverFault(fault.network);
-        return () => this.#slot(fault.worker).endNetworkFaults();
+        return this.#slot(fault.worker).beginApiserverFault(fault.network);
       case 'Temporal':
-        this.#slot(fault.worker).beginTemporalFault(fault.network);
-        return () => this.#slot(fault.worker).endNetworkFaults();
+        return this.#slot(fault.worker).beginTemporalFault(fault.network);
       case 'FullDisk': {
         const temporal = this.#testbed.sandbox.server('temporal');
         temporal.limitFileSize(fullFileBytes);
@@ -137,12 +131,7 @@ export class Operators {
     kind,
     server: name,
   }: Extract<Fault, { kind: 'Kill' | 'Hang' }>): Promise<() => Promise<void> | void> {
-    const server = this.#testbed.sandbox.server(name);
-    if (kind === 'Hang') {
-      server.pause();
-      return () => server.resume();
-    }
-    return this.#kill(name);
+    return kind === 'Hang' ? this.#suspensions[name].begin(true) : this.#kill(name);
   }
 
   /** Kills a server, and returns what starts it, unless another fault still keeps it down. */
@@ -194,5 +183,26 @@ export class Operators {
     const slot = this.#slots[number];
     if (slot === undefined) throw new Error(`There is no worker ${number}`);
     return slot;
+  }
+}
+
+/** Reports whether a worker cannot learn from the apiserver what users do. With conflicts, and with requests that arrive twice, its watches go on. */
+function cutsOff(fault: Fault): boolean {
+  switch (fault.kind) {
+    case 'Kill':
+    case 'Hang':
+      return fault.server === 'kube-apiserver' || fault.server === 'etcd';
+    case 'Apiserver':
+      return fault.network !== 'Answer409' && fault.network !== 'Repeat';
+    case 'KillWorker':
+    case 'HangWorker':
+    case 'Expire':
+    case 'DisableEvictionRequests':
+      return true;
+    case 'ClockJump':
+    case 'Temporal':
+    case 'FullDisk':
+    case 'ExpireWebhookCertificate':
+      return false;
   }
 }

@@ -10,6 +10,7 @@ import type { KeyPair } from '../../admission/keyPair.ts';
 import { issueAuthority, issueServing } from '../../admission/issue.ts';
 import { changedKubeconfig } from '../kube/fixtures.ts';
 import type { ApiserverFault } from './fault.ts';
+import { Overlapping } from './overlapping.ts';
 
 /** The fault that the proxy causes now; undefined: it forwards. `Cut` and `CutWatches` happen once. */
 type Mode = Exclude<ApiserverFault, 'Cut' | 'CutWatches'> | undefined;
@@ -40,6 +41,7 @@ export class UnreliableApiserver {
   /** Connections that forward nothing any more, and stay open. */
   readonly #frozen = new Set<Socket>();
   #mode: Mode;
+  readonly #faults = new Overlapping<NonNullable<Mode>>((mode) => this.#setMode(mode));
   #evictionAnswer: StatusAnswer | undefined;
 
   private constructor(server: Server, certificates: Certificates, upstream: URL, agent: Agent) {
@@ -92,13 +94,27 @@ export class UnreliableApiserver {
     return { apiserver, kubeconfig: copy.path, close };
   }
 
-  begin(fault: ApiserverFault): void {
-    if (fault === 'Cut') this.#cut(this.#sockets);
-    else if (fault === 'CutWatches') this.#cut(this.#watches);
-    else this.#mode = fault;
-    if (fault === 'ExpiredCertificate') this.#server.setSecureContext(contextOf(this.#certificates.expired));
+  /** Begins a fault, and returns what ends it. */
+  begin(fault: ApiserverFault): () => void {
+    if (fault === 'Cut' || fault === 'CutWatches') {
+      this.#cut(fault === 'Cut' ? this.#sockets : this.#watches);
+      return () => undefined;
+    }
+    const end = this.#faults.begin(fault);
     if (fault === 'Refuse' || fault === 'ExpiredCertificate') this.#cut(this.#sockets);
     if (fault === 'Freeze') for (const socket of this.#sockets) this.#frozen.add(socket);
+    return () => {
+      end();
+      // What was frozen or swallowed stays silent.
+      this.#cut(this.#frozen);
+    };
+  }
+
+  #setMode(mode: Mode): void {
+    const { valid, expired } = this.#certificates;
+    const isChanged = (mode === 'ExpiredCertificate') !== (this.#mode === 'ExpiredCertificate');
+    this.#mode = mode;
+    if (isChanged) this.#server.setSecureContext(contextOf(mode === 'ExpiredCertificate' ? expired : valid));
   }
 
   /** Answers evictions with this Status until all faults end. */
@@ -108,9 +124,8 @@ export class UnreliableApiserver {
 
   /** Ends all faults, and closes the connections that are frozen. */
   end(): void {
-    this.#mode = undefined;
+    this.#faults.end();
     this.#evictionAnswer = undefined;
-    this.#server.setSecureContext(contextOf(this.#certificates.valid));
     this.#cut(this.#frozen);
   }
 

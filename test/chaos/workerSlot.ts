@@ -6,6 +6,7 @@ import { startWorker, type WorkerProcess } from '../kit/worker.ts';
 import { UnreliableNetwork } from '../kube/unreliableNetwork.ts';
 import { FakeClock } from './fakeClock.ts';
 import type { ApiserverFault, TemporalFault } from './fault.ts';
+import { Overlapping } from './overlapping.ts';
 import type { EvictionApi } from './scenario.ts';
 import { UnreliableApiserver } from './unreliableApiserver.ts';
 
@@ -28,6 +29,9 @@ export class WorkerSlot {
   readonly #apiserver: Awaited<ReturnType<typeof UnreliableApiserver.before>>;
   readonly #temporal: Awaited<ReturnType<typeof UnreliableNetwork.beforePort>>;
   readonly #clock: FakeClock;
+  readonly #clockJumps = new Overlapping<number>((seconds = 0) => this.#clock.set(seconds));
+  readonly #suspensions = new Overlapping<true>((hangs) => this.#signal(hangs ? 'SIGSTOP' : 'SIGCONT'));
+  readonly #temporalFaults = new Overlapping<TemporalFault>((fault) => this.#setTemporalFault(fault));
   readonly #nodeOptions: string;
   #worker: WorkerProcess | undefined;
   #isAlive = false;
@@ -86,9 +90,9 @@ export class WorkerSlot {
     return worker;
   }
 
-  /** Sets the time of day of the process, in seconds from the right one. Throws on machines where it cannot be wrong. */
-  setClock(seconds: number): void {
-    this.#clock.set(seconds);
+  /** Sets the time of day of the process, in seconds from the right one, and returns what ends that. Throws on machines where it cannot be wrong. */
+  setClock(seconds: number): () => void {
+    return this.#clockJumps.begin(seconds);
   }
 
   /** Returns when the worker is ready. Starts it if it does not run, and again if it gives up, as a kubelet does. */
@@ -107,12 +111,9 @@ export class WorkerSlot {
     await this.#worker?.kill();
   }
 
-  hang(): void {
-    this.#signal('SIGSTOP');
-  }
-
-  resume(): void {
-    this.#signal('SIGCONT');
+  /** Suspends the process, and returns what resumes it. */
+  hang(): () => void {
+    return this.#suspensions.begin(true);
   }
 
   /** Starts another process, and stops the first one when the other is ready, as a rollout does. */
@@ -130,33 +131,41 @@ export class WorkerSlot {
     if (this.#isAlive && this.#worker !== undefined) process.kill(this.#worker.pid, signal);
   }
 
-  beginApiserverFault(fault: ApiserverFault): void {
-    this.#apiserver.apiserver.begin(fault);
+  /** Begins a fault between the worker and the apiserver, and returns what ends it. */
+  beginApiserverFault(fault: ApiserverFault): () => void {
+    return this.#apiserver.apiserver.begin(fault);
   }
 
-  beginTemporalFault(fault: TemporalFault): void {
+  /** Begins a fault between the worker and Temporal, and returns what ends it. */
+  beginTemporalFault(fault: TemporalFault): () => void {
     const { network } = this.#temporal;
-    const faults: Record<TemporalFault, () => void> = {
-      Refuse: () => network.down(),
-      Swallow: () => {
-        network.swallow();
-        network.cut();
-      },
-      Cut: () => network.cut(),
-      Delay: () => network.late(delayMs),
-      Freeze: () => network.freeze(),
-      Truncate: () => network.truncate(),
+    const end = this.#temporalFaults.begin(fault);
+    if (fault === 'Swallow' || fault === 'Cut') network.cut();
+    if (fault === 'Freeze') network.freeze();
+    return () => {
+      end();
+      // What was frozen or swallowed stays silent.
+      network.cut();
     };
-    faults[fault]();
   }
 
-  endNetworkFaults(): void {
-    this.#apiserver.apiserver.end();
+  /** Sets what lasts until the fault ends. */
+  #setTemporalFault(fault: TemporalFault | undefined): void {
     const { network } = this.#temporal;
     network.up();
-    network.late(0);
-    // What was frozen or swallowed stays silent.
-    network.cut();
+    network.late(fault === 'Delay' ? delayMs : 0);
+    if (fault === 'Refuse') network.down();
+    if (fault === 'Swallow') network.swallow();
+    if (fault === 'Truncate') network.truncate();
+  }
+
+  /** Ends all faults of the process and of its networks. */
+  endFaults(): void {
+    this.#apiserver.apiserver.end();
+    this.#temporalFaults.end();
+    this.#temporal.network.cut();
+    this.#suspensions.end();
+    this.#clockJumps.end();
   }
 
   log(): string {
@@ -165,8 +174,7 @@ export class WorkerSlot {
 
   /** Ends the process as a rollout does. */
   async stop(): Promise<void> {
-    this.endNetworkFaults();
-    this.resume();
+    this.endFaults();
     if (this.#isAlive && this.#worker !== undefined) await endOf(this.#worker);
   }
 

@@ -132,20 +132,14 @@ async function startAll(): Promise<void> {
 /** Returns a fault of the connections between the worker and the apiserver. */
 const apiserver = (fault: ApiserverFault, effect?: Fault['effect']): Fault => ({
   name: `Apiserver ${fault}`,
-  begin: () => {
-    slot.beginApiserverFault(fault);
-    return () => slot.endNetworkFaults();
-  },
+  begin: () => slot.beginApiserverFault(fault),
   effect,
 });
 
 /** Returns a fault of the connections between the worker and Temporal. */
 const temporal = (fault: NetworkFault, effect?: Fault['effect']): Fault => ({
   name: `Temporal ${fault}`,
-  begin: () => {
-    slot.beginTemporalFault(fault);
-    return () => slot.endNetworkFaults();
-  },
+  begin: () => slot.beginTemporalFault(fault),
   effect,
 });
 
@@ -304,12 +298,7 @@ const faults: Record<string, readonly Fault[]> = {
       return () => undefined;
     }),
   ],
-  'the worker hangs': [
-    worker('HangWorker', () => {
-      slot.hang();
-      return () => slot.resume();
-    }),
-  ],
+  'the worker hangs': [worker('HangWorker', () => slot.hang())],
   'the admission server is down': [killedAdmission],
   'the certificate of the webhooks has expired': [expiredWebhookCertificate],
   'the apiserver is down': [killed('kube-apiserver')],
@@ -345,16 +334,7 @@ const faults: Record<string, readonly Fault[]> = {
     temporal('Cut', drainContinues),
   ],
   'etcd compacts old revisions': [compaction],
-  'the clock of the worker is wrong': [
-    worker(
-      'ClockJump',
-      () => {
-        slot.setClock(600);
-        return () => slot.setClock(0);
-      },
-      drainContinues,
-    ),
-  ],
+  'the clock of the worker is wrong': [worker('ClockJump', () => slot.setClock(600), drainContinues)],
   'the worker is replaced by a rollout': [
     worker('RollOut', async () => {
       await slot.rollOut();

@@ -56,7 +56,12 @@ export interface Write extends Target {
 
 export interface UnknownWrite extends Target {
   event: AuditEvent;
+  /** Its result was stored until then, or never. A write of the same object that was received later shows which. */
+  untilMs: number;
 }
+
+/** An apiserver that is killed, or whose etcd fails, works on a request for this long at most. */
+const processingMs = 3_000;
 
 /** Parses the lines of an audit log. A killed apiserver leaves the beginning of a line. */
 export function parseAuditLog(lines: readonly string[]): AuditLog {
@@ -73,8 +78,24 @@ export function auditLogOf(all: readonly AuditEvent[]): AuditLog {
   const succeeded = completed.filter((event) => codeOf(event) >= 200 && codeOf(event) < 300);
   return {
     writes: inOrder(succeeded),
-    unknown: [...lost, ...failed].map((event) => ({ ...targetOf(event), event })),
+    unknown: [...lost, ...failed].map((event) => ({
+      ...targetOf(event),
+      event,
+      untilMs: processedMs(event),
+    })),
   };
+}
+
+function processedMs({ requestReceivedTimestamp, stageTimestamp }: AuditEvent): number {
+  return Math.max(Date.parse(requestReceivedTimestamp) + processingMs, Date.parse(stageTimestamp));
+}
+
+/**
+ * Reports whether the result of a request whose outcome nobody knows may be stored, although it does not show in `last`: the last write of the object
+ * that was answered, if there is one.
+ */
+export function mayBeStored({ untilMs }: UnknownWrite, last: AuditEvent | undefined): boolean {
+  return last === undefined || Date.parse(last.requestReceivedTimestamp) <= untilMs;
 }
 
 function isDryRun(uri: string): boolean {

@@ -33,11 +33,13 @@ export class AuditLogBuilder {
       stage?: string;
       plan?: DrainPlanEntry[];
       onDeadline?: 'Delete';
+      after?: string;
       deleted?: boolean;
       generation?: number;
     },
   ): this {
-    const { nodes, stage = 'Drain', plan = [], onDeadline, deleted = false, generation = 1 } = differs;
+    const { nodes, stage = 'Drain', plan = [], deleted = false, generation = 1 } = differs;
+    const { onDeadline, after = '1s' } = differs;
     const finalizers = stage === 'Idle' ? [] : ['nodemaintenance.k8s.io/maintenance-completion'];
     const last = { podType: 'Default' as const, podPriority: 2_147_483_647 };
     const daemons = { ...last, podType: 'DaemonSet' as const };
@@ -45,7 +47,7 @@ export class AuditLogBuilder {
       stage,
       nodeSelector: selectNodes(nodes),
       drainPlan: [...plan, last, daemons],
-      ...(onDeadline && { drainDeadline: { onDeadline } }),
+      ...(onDeadline && { drainDeadline: { after, onDeadline, steps: [] } }),
     };
     const metadata = {
       name,

@@ -3,6 +3,7 @@ import type { Evacuation } from '../../../api/evacuation.ts';
 import type { EvictionRequest } from '../../../api/lifecycle.ts';
 import { leaseHolderOf, NODE_LEASE_NAMESPACE, SYSTEM_NAMESPACE, workerUser } from '../../../api/names.ts';
 import type { DrainPlanEntry, NodeMaintenance, PodType } from '../../../api/nodeMaintenance.ts';
+import { durationMs } from '../../../domain/drain/escalation.ts';
 import type { AuditEvent, AuditLog, Write } from './audit.ts';
 
 /**
@@ -45,7 +46,10 @@ export interface MaintenanceState {
   isDraining: boolean;
   /** It has nothing to do on its nodes any more. */
   isFinished: boolean;
-  deletesAtDeadline: boolean;
+  /** When it began to drain; undefined before. */
+  drainingSinceMs: number | undefined;
+  /** From when on it may delete pods by its deadline; Infinity if it never does. */
+  deletesFromMs: number;
   last: AuditEvent;
 }
 
@@ -141,7 +145,7 @@ export class ClusterState {
     });
   }
 
-  #applyMaintenance({ object, name, verb, event }: Write): void {
+  #applyMaintenance({ object, name, verb, answeredMs, event }: Write): void {
     if (object === undefined) {
       const gone = [...this.maintenances.values()].findLast((one) => one.name === name);
       if (verb === 'delete' && gone !== undefined)
@@ -151,14 +155,22 @@ export class ClusterState {
     const { metadata, spec } = object as NodeMaintenance;
     const isDeleted = metadata.deletionTimestamp !== undefined || verb === 'delete';
     const isReleased = (metadata.finalizers ?? []).length === 0;
+    const isDraining = spec.stage === 'Drain' && !isDeleted;
+    const before = this.maintenances.get(metadata.uid ?? '');
+    const drainingSinceMs = before?.drainingSinceMs ?? (isDraining ? answeredMs : undefined);
+    const deletesFromMs = Math.min(
+      before?.deletesFromMs ?? Infinity,
+      deletionStartMs(spec.drainDeadline, drainingSinceMs),
+    );
     this.maintenances.set(metadata.uid ?? '', {
       uid: metadata.uid ?? '',
       name: metadata.name,
       nodes: nodesOf(spec.nodeSelector),
       plan: spec.drainPlan ?? [],
-      isDraining: spec.stage === 'Drain' && !isDeleted,
+      isDraining,
       isFinished: isReleased && (isDeleted || spec.stage === 'Complete'),
-      deletesAtDeadline: spec.drainDeadline?.onDeadline === 'Delete',
+      drainingSinceMs,
+      deletesFromMs,
       last: event,
     });
   }
@@ -194,6 +206,20 @@ export class ClusterState {
     const heldUntilMs = holderIdentity === holder ? untilMs : Math.min(this.heldUntilMs(name), answeredMs);
     this.leases.set(name, { holder: holderIdentity, untilMs, heldUntilMs, last: event });
   }
+}
+
+/** The longest grace period of a pod of a chaos run, and the time for which the clock of a worker may differ. */
+const longestGraceMs = 5_000;
+
+/** Returns when the first pod is deleted so that it is gone at the deadline. */
+function deletionStartMs(
+  deadline: NodeMaintenance['spec']['drainDeadline'],
+  drainingSinceMs: number | undefined,
+): number {
+  if (deadline?.onDeadline !== 'Delete' || drainingSinceMs === undefined) return Infinity;
+  const timeMs =
+    deadline.at === undefined ? drainingSinceMs + durationMs(deadline.after ?? '') : Date.parse(deadline.at);
+  return timeMs - longestGraceMs;
 }
 
 /** Returns the node of a pod, and since when it has it. */
@@ -284,4 +310,18 @@ export function removedPodOf(write: Write): string | undefined {
   if (resource !== 'pods' || verb !== 'delete') return undefined;
   const { preconditions } = (request ?? {}) as { preconditions?: { uid?: string } };
   return preconditions?.uid ?? write.object?.metadata.uid ?? '';
+}
+
+/** Only deadlines give a grace period of their own: evacuators leave the pod its own. */
+export function isByDeadline({ resource, request }: Write): boolean {
+  const { gracePeriodSeconds } = (request ?? {}) as { gracePeriodSeconds?: number };
+  return resource === 'pods' && gracePeriodSeconds !== undefined;
+}
+
+/** Returns the UIDs of the pods that a request of the log is about. */
+export function requestedPodsIn({ writes }: AuditLog): ReadonlySet<string> {
+  const objects = writes.flatMap(({ resource, object }) =>
+    isRequestApi(resource.split('/')[0]) && object !== undefined ? [object] : [],
+  );
+  return new Set(objects.map((object) => targetOf(object).uid));
 }

@@ -1,6 +1,6 @@
 import type { Condition } from '../../../api/core.ts';
 import type { NodeMaintenance } from '../../../api/nodeMaintenance.ts';
-import type { AuditLog, Write } from './audit.ts';
+import { type AuditEvent, type AuditLog, mayBeStored, type Write } from './audit.ts';
 import { type ClusterState, isOfWorker, nodesOf, type PodState, replay } from './cluster.ts';
 import { type Ignorance, isInFlight } from './drains.ts';
 import type { Violation } from './invariants.ts';
@@ -30,6 +30,8 @@ class DrainedClaims {
   readonly #selected = new Map<string, ReadonlyMap<string, number>>();
   /** UID of a maintenance -> its latest claim. */
   readonly #claims = new Map<string, Claim>();
+  /** UID of a maintenance -> the latest write of it that was answered. */
+  readonly #last = new Map<string, AuditEvent>();
 
   constructor({ unknown }: AuditLog, ignorance: readonly Ignorance[]) {
     this.#unknown = unknown;
@@ -43,11 +45,15 @@ class DrainedClaims {
     const { uid = '', name } = maintenance.metadata;
     const selected = this.#select(maintenance, write.answeredMs);
     const claim = claimOf(maintenance);
-    const before = this.#claims.get(uid);
-    if (claim === undefined || !isOfWorker(write)) return [];
-    if (claim.lastTransitionTime === before?.lastTransitionTime && claim.generation === before.generation)
-      return [];
+    const before = { claim: this.#claims.get(uid), last: this.#last.get(uid) };
+    this.#last.set(uid, write.event);
+    if (claim === undefined) return [];
     this.#claims.set(uid, claim);
+    const isKnown =
+      claim.lastTransitionTime === before.claim?.lastTransitionTime &&
+      claim.generation === before.claim.generation;
+    // What the writes of others show was written by the worker, and not answered.
+    if (isKnown || !isOfWorker(write)) return [];
     const sinceMs = this.#claimedMs(claim, before, write);
     if (sinceMs === undefined) return [];
     const isLeft = (pod: PodState) =>
@@ -78,13 +84,21 @@ class DrainedClaims {
    * Returns when the nodes were verified, or somewhat earlier: the worker notes the time before it asks the apiserver. Without a transition it is that of
    * the write, unless an earlier one may have said the same.
    */
-  #claimedMs(claim: Claim, before: Claim | undefined, { name, receivedMs }: Write): number | undefined {
+  #claimedMs(
+    claim: Claim,
+    { claim: before, last }: { claim: Claim | undefined; last: AuditEvent | undefined },
+    { name, receivedMs }: Write,
+  ): number | undefined {
     if (claim.lastTransitionTime !== before?.lastTransitionTime) {
       // The clock of the worker may have jumped.
       return Math.min(Date.parse(claim.lastTransitionTime), receivedMs);
     }
     const isLost = this.#unknown.some(
-      (one) => one.resource === 'nodemaintenances/status' && one.name === name,
+      (one) =>
+        one.resource === 'nodemaintenances/status' &&
+        one.name === name &&
+        one.receivedMs <= receivedMs &&
+        mayBeStored(one, last),
     );
     return isLost ? undefined : receivedMs;
   }
@@ -98,8 +112,12 @@ class DrainedClaims {
     const selectedMs = selected.get(pod.node ?? '');
     if (selectedMs === undefined || pod.type === 'Static' || pod.isGone || pod.isFinished) return false;
     const mayBeGone = this.#unknown.some(
-      ({ resource, verb, namespace, name, receivedMs }) =>
-        resource === 'pods' && verb === 'delete' && `${namespace}/${name}` === pod.key && receivedMs <= nowMs,
+      (one) =>
+        one.resource === 'pods' &&
+        one.verb === 'delete' &&
+        `${one.namespace}/${one.name}` === pod.key &&
+        one.receivedMs <= nowMs &&
+        mayBeStored(one, pod.last),
     );
     const thereMs = Math.max(selectedMs, pod.onNodeSinceMs ?? Infinity);
     return !mayBeGone && !isInFlight(thereMs, sinceMs, this.#ignorance);

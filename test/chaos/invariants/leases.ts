@@ -1,15 +1,18 @@
 import { AUTOSCALER_ANNOTATIONS, NODE_LEASE_NAMESPACE } from '../../../api/names.ts';
-import type { AuditLog, Write } from './audit.ts';
+import { type AuditLog, mayBeStored, type Write } from './audit.ts';
 import {
   type ClusterState,
+  isByDeadline,
   isOfWorker,
   isRequestApi,
+  type LeaseState,
   maintenanceConditions,
   type PodState,
   podsIn,
   removedPodOf,
   replay,
   requestedPodOf,
+  requestedPodsIn,
 } from './cluster.ts';
 import { type Ignorance, isInFlight } from './drains.ts';
 import type { Violation } from './invariants.ts';
@@ -36,13 +39,15 @@ type Allowance =
  */
 export function withoutLease(log: AuditLog, ignorance: readonly Ignorance[]): Violation[] {
   const pods = podsIn(log);
+  const requested = requestedPodsIn(log);
   const violations: Violation[] = [];
   replay(log, (write, state) => {
     const action = actionOf(write, pods);
     if (action === undefined || state.isHeld(action.node, write.receivedMs)) return;
     if (isInFlight(allowedUntilMs(action, state), write.receivedMs, ignorance)) return;
-    if (mayBeAllowed(action, write, log)) return;
     const lease = state.leases.get(action.node);
+    if (mayBeHeld(action.node, { write, lease }, log) || mayBeAsked(action, write, { log, requested }))
+      return;
     const holder = lease === undefined || lease.holder === '' ? 'nobody' : `"${lease.holder}"`;
     const until =
       lease === undefined || lease.untilMs === 0 ? '' : ` until ${new Date(lease.untilMs).toISOString()}`;
@@ -72,12 +77,6 @@ function removalOf(write: Write, podUid: string, pod: PodState | undefined): Act
   const what = `Pod ${pod.key} was ${write.resource === 'pods/eviction' ? 'evicted' : 'deleted'}`;
   const allows: Allowance = isByDeadline(write) ? { kind: 'InFlight' } : { kind: 'Asked', podUid };
   return { what, node: pod.node, allows };
-}
-
-/** Only deadlines give a grace period of their own: evacuators leave the pod its own. */
-function isByDeadline({ resource, request }: Write): boolean {
-  const { gracePeriodSeconds } = (request ?? {}) as { gracePeriodSeconds?: number };
-  return resource === 'pods' && gracePeriodSeconds !== undefined;
 }
 
 function nodeChangeOf({ resource, verb, name: node, request }: Write): Action | undefined {
@@ -114,17 +113,39 @@ function allowedUntilMs({ node, allows }: Action, state: ClusterState): number {
   }
 }
 
-/** Reports whether a killed apiserver may have stored, without an answer, the Lease or the request that allows the action. */
-function mayBeAllowed({ node, allows }: Action, write: Write, { unknown }: AuditLog): boolean {
-  return unknown
-    .filter((one) => isOfWorker(one) && one.receivedMs <= write.answeredMs)
-    .some(({ resource, namespace, name, verb }) => {
-      if (resource === 'leases') return namespace === NODE_LEASE_NAMESPACE && name === node;
-      return (
-        allows.kind === 'Asked' &&
-        isRequestApi(resource) &&
-        verb === 'create' &&
-        namespace === write.namespace
-      );
-    });
+/** Reports whether a killed apiserver may have stored, without an answer, a Lease that nobody has written since. */
+function mayBeHeld(
+  node: string,
+  { write, lease }: { write: Write; lease: LeaseState | undefined },
+  { unknown }: AuditLog,
+): boolean {
+  return unknown.some(
+    (one) =>
+      isOfWorker(one) &&
+      one.resource === 'leases' &&
+      one.namespace === NODE_LEASE_NAMESPACE &&
+      one.name === node &&
+      one.receivedMs <= write.answeredMs &&
+      mayBeStored(one, lease?.last),
+  );
+}
+
+/** Reports whether a killed apiserver may have stored, without an answer, the request that allows the action. Every request is written again, at its end. */
+function mayBeAsked(
+  { allows }: Action,
+  write: Write,
+  { log, requested }: { log: AuditLog; requested: ReadonlySet<string> },
+): boolean {
+  return (
+    allows.kind === 'Asked' &&
+    requested.has(allows.podUid) &&
+    log.unknown.some(
+      (one) =>
+        isOfWorker(one) &&
+        isRequestApi(one.resource) &&
+        one.verb === 'create' &&
+        one.namespace === write.namespace &&
+        one.receivedMs <= write.answeredMs,
+    )
+  );
 }

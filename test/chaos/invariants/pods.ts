@@ -44,7 +44,7 @@ const consent = 'evacuation.coordination.k8s.io/priority_statefulset.apps.k8s.io
  */
 export function deletedAroundBudgets(log: AuditLog, ignorance: readonly Ignorance[]): Violation[] {
   const violations: Violation[] = [];
-  /** Node -> when the latest drain with such a deadline ended; Infinity while one lasts. */
+  /** Node -> when the latest drain whose deadline had begun to delete ended; Infinity while one lasts. */
   const deadlineEndMs = new Map<string, number>();
   replay(log, (write, state) => {
     noteDeadlines(deadlineEndMs, state.draining(), write.answeredMs);
@@ -79,7 +79,7 @@ function noteDeadlines(
   draining: readonly MaintenanceState[],
   nowMs: number,
 ): void {
-  const withDeadline = draining.filter(({ deletesAtDeadline }) => deletesAtDeadline);
+  const withDeadline = draining.filter(({ deletesFromMs }) => deletesFromMs <= nowMs);
   const lasting = new Set(withDeadline.flatMap(({ nodes }) => [...nodes]));
   for (const [node, ms] of endMs) if (ms === Infinity && !lasting.has(node)) endMs.set(node, nowMs);
   for (const node of lasting) endMs.set(node, Infinity);

@@ -1,26 +1,33 @@
 import type { DrainPlanEntry } from '../../../api/nodeMaintenance.ts';
-import type { AuditLog, Write } from './audit.ts';
+import { type AuditLog, mayBeStored, type UnknownWrite, type Write } from './audit.ts';
 import {
   type ClusterState,
+  isByDeadline,
   type MaintenanceState,
   type PodState,
   podsIn,
+  removedPodOf,
   replay,
   requestedPodOf,
+  requestedPodsIn,
 } from './cluster.ts';
 import type { Violation } from './invariants.ts';
 
 /**
- * Tiers leave a node in order: a pod is asked to leave only when the pods of all earlier tiers of each maintenance that drains its node
- * were gone from all nodes of that maintenance, at one moment at least, since it began to drain.
+ * Tiers leave a node in order: a pod is asked to leave, or removed without being asked, only when the pods of all earlier tiers of each maintenance that
+ * drains its node were gone from all nodes of that maintenance, at one moment at least, since it began to drain.
  */
 export function tiersOutOfOrder(log: AuditLog): Violation[] {
   const check = new TierCheck(log);
+  const requested = requestedPodsIn(log);
   const violations: Violation[] = [];
   replay(log, (write, state) => {
     check.observe(state, write.answeredMs);
-    const asked = requestedPodOf(write);
-    if (asked !== undefined) violations.push(...check.check(write, asked.uid, state));
+    const asked = requestedPodOf(write)?.uid;
+    if (asked !== undefined) violations.push(...check.check(write, asked, { state, what: 'asked to leave' }));
+    const removed = isByDeadline(write) ? undefined : removedPodOf(write);
+    if (removed !== undefined && !requested.has(removed))
+      violations.push(...check.check(write, removed, { state, what: 'removed without being asked' }));
   });
   return violations;
 }
@@ -39,13 +46,11 @@ class TierCheck {
   /** Node -> what its drain targets may have been. They do not backtrack while a maintenance of the node is unfinished. */
   readonly #reached = new Map<string, Map<string, Reached>>();
   readonly #pods: ReadonlyMap<string, PodState>;
-  readonly #deletions: readonly { key: string; receivedMs: number }[];
+  readonly #deletions: readonly UnknownWrite[];
 
   constructor(log: AuditLog) {
     this.#pods = podsIn(log);
-    this.#deletions = log.unknown
-      .filter(({ resource, verb }) => resource === 'pods' && verb === 'delete')
-      .map(({ namespace, name, receivedMs }) => ({ key: `${namespace}/${name}`, receivedMs }));
+    this.#deletions = log.unknown.filter(({ resource, verb }) => resource === 'pods' && verb === 'delete');
   }
 
   observe(state: ClusterState, nowMs: number): void {
@@ -57,13 +62,13 @@ class TierCheck {
     for (const node of new Set(draining.flatMap(({ nodes }) => [...nodes]))) this.#note(node, state);
   }
 
-  check(write: Write, podUid: string, state: ClusterState): Violation[] {
+  check(write: Write, podUid: string, { state, what }: { state: ClusterState; what: string }): Violation[] {
     const pod = state.pods.get(podUid) ?? this.#pods.get(podUid);
     const node = pod?.node ?? this.#pods.get(podUid)?.node;
     if (pod === undefined || node === undefined) return [];
     const draining = state.drainingOn(node);
     // Another invariant.
-    if (draining.length === 0 || this.#isAllowed(pod, node, state)) return [];
+    if (draining.length === 0 || this.#isAllowed(pod, node, { state, nowMs: write.answeredMs })) return [];
     const early = draining.filter((one) => tierOf(one.plan, pod) > (this.#passed.get(one.uid) ?? 0));
     const [first = draining[0]] = early;
     const blocking = first === undefined ? [] : this.#living(first, state, write.answeredMs);
@@ -74,7 +79,7 @@ class TierCheck {
     return [
       {
         invariant: 'tiers',
-        message: `Pod ${pod.key} on ${node} was asked to leave in tier ${tierOf(first?.plan ?? [], pod)} of ${first?.name}, while pods of earlier tiers had not left: ${names.join(', ')}`,
+        message: `Pod ${pod.key} on ${node} was ${what} in tier ${tierOf(first?.plan ?? [], pod)} of ${first?.name}, while pods of earlier tiers had not left: ${names.join(', ')}`,
         events: [
           ...(first === undefined ? [] : [first.last]),
           ...earlier.map(({ last }) => last),
@@ -84,13 +89,13 @@ class TierCheck {
     ];
   }
 
-  #isAllowed(pod: PodState, node: string, state: ClusterState): boolean {
+  #isAllowed(pod: PodState, node: string, { state, nowMs }: { state: ClusterState; nowMs: number }): boolean {
     const draining = state.drainingOn(node);
     // What a deadline deletes leaves in the order of its times.
-    if (draining.some(({ deletesAtDeadline }) => deletesAtDeadline)) return true;
+    if (draining.some(({ deletesFromMs }) => deletesFromMs <= nowMs)) return true;
     const hasReached = (one: MaintenanceState) => tierOf(one.plan, pod) <= (this.#passed.get(one.uid) ?? 0);
     // Selectors can order the same pods differently: then the oldest maintenance proceeds alone (ADR 8).
-    if (state.draining().some(hasSelector) && draining.some(hasReached)) return true;
+    if (connectedTo(draining, state.draining()).some(hasSelector) && draining.some(hasReached)) return true;
     return [...(this.#reached.get(node)?.values() ?? [])].some(({ plans, positions }) =>
       [...plans].every(([uid, plan]) => tierOf(plan, pod) <= (positions.get(uid) ?? 0)),
     );
@@ -118,8 +123,13 @@ class TierCheck {
 
   /** Returns the pods that certainly live on the nodes of a maintenance, but for nodes that someone else has locked: it does not wait for these. */
   #living({ nodes }: MaintenanceState, state: ClusterState, nowMs: number): PodState[] {
-    const mayBeGone = ({ key }: PodState) =>
-      this.#deletions.some((deletion) => deletion.key === key && deletion.receivedMs <= nowMs);
+    const mayBeGone = (pod: PodState) =>
+      this.#deletions.some(
+        (deletion) =>
+          `${deletion.namespace}/${deletion.name}` === pod.key &&
+          deletion.receivedMs <= nowMs &&
+          mayBeStored(deletion, pod.last),
+      );
     return [...state.pods.values()].filter(
       (pod) =>
         pod.node !== undefined &&
@@ -131,6 +141,17 @@ class TierCheck {
         !mayBeGone(pod),
     );
   }
+}
+
+/** Returns these maintenances and those that share a node with one of them, directly or through others. */
+function connectedTo(
+  some: readonly MaintenanceState[],
+  all: readonly MaintenanceState[],
+): MaintenanceState[] {
+  const found = new Set(some);
+  for (const { nodes } of found)
+    for (const other of all) if ([...other.nodes].some((node) => nodes.has(node))) found.add(other);
+  return [...found];
 }
 
 function hasSelector({ plan }: MaintenanceState): boolean {
