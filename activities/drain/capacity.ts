@@ -17,6 +17,7 @@ import {
 } from '../../domain/capacity/replacement.ts';
 import { compareNames } from '../../domain/common/names.ts';
 import { isLeftRunning, podName } from '../../domain/common/pod.ts';
+import type { Steps } from '../../domain/common/steps.ts';
 import { holdsNodes, stageOf } from '../../domain/common/stage.ts';
 import { isPastDeadline } from '../../domain/drain/escalation.ts';
 import { planOf } from '../../domain/drain/plan.ts';
@@ -203,15 +204,10 @@ export class Capacity {
       drains.map(({ name, pods: own }) => [name, own.filter((pod) => !this.#volumes.hasRead(pod))] as const),
     );
     const preparedMs = performance.now() - startedAt;
-    const placing = (function* () {
-      const allocations = yield* allocation(facts, reserved, drains);
-      return { allocations, stranded: yield* strandedPods({ ...facts, ...deadlockFacts }) };
-    })();
     const maxMs = drains.some(({ waits }) => waits) ? Infinity : maxComputationMs;
-    const { result, tookMs } = (await inSlices(placing, maxMs)) ?? { result: undefined, tookMs: maxMs };
-    const { allocations, stranded } = result ?? { allocations: [], stranded: [] };
-    // Pods that nobody has compared are unknown.
-    const compared = result === undefined ? [] : drains;
+    const placing = placed({ ...facts, ...deadlockFacts }, reserved, drains);
+    const { result, tookMs } = (await inSlices(placing, maxMs)) ?? { result: notPlaced, tookMs: maxMs };
+    const { allocations, stranded, compared } = result;
     const continuedAt = performance.now();
     const deadlocks = capacityDeadlocks(stranded, deadlockFacts);
     const atMs = performance.now();
@@ -296,6 +292,25 @@ export class Capacity {
     );
     return [...blocked, ...requested].toSorted((a, b) => compareNames(podName(a), podName(b)));
   }
+}
+
+interface Placed {
+  readonly allocations: readonly DrainAllocation[];
+  readonly stranded: readonly StrandedPod[];
+  /** The drains whose pods were compared with the nodes: those of others are unknown. */
+  readonly compared: readonly PlacedDrain[];
+}
+
+const notPlaced: Placed = { allocations: [], stranded: [], compared: [] };
+
+/** Finds places for the pods of the drains, and the pods that wait for one. */
+function* placed(
+  facts: Parameters<typeof strandedPods>[0],
+  reserved: readonly Pod[],
+  drains: readonly PlacedDrain[],
+): Steps<Placed> {
+  const allocations = yield* allocation(facts, reserved, drains);
+  return { allocations, stranded: yield* strandedPods(facts), compared: drains };
 }
 
 /** Returns the selected nodes that the requester may maintain: the others are neither cordoned nor drained. */

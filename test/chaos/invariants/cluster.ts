@@ -157,11 +157,6 @@ export class ClusterState {
     const isReleased = (metadata.finalizers ?? []).length === 0;
     const isDraining = spec.stage === 'Drain' && !isDeleted;
     const before = this.maintenances.get(metadata.uid ?? '');
-    const drainingSinceMs = before?.drainingSinceMs ?? (isDraining ? answeredMs : undefined);
-    const deletesFromMs = Math.min(
-      before?.deletesFromMs ?? Infinity,
-      deletionStartMs(spec.drainDeadline, drainingSinceMs),
-    );
     this.maintenances.set(metadata.uid ?? '', {
       uid: metadata.uid ?? '',
       name: metadata.name,
@@ -169,8 +164,7 @@ export class ClusterState {
       plan: spec.drainPlan ?? [],
       isDraining,
       isFinished: isReleased && (isDeleted || spec.stage === 'Complete'),
-      drainingSinceMs,
-      deletesFromMs,
+      ...timesOf(spec, before, isDraining ? answeredMs : undefined),
       last: event,
     });
   }
@@ -210,6 +204,17 @@ export class ClusterState {
 
 /** The longest grace period of a pod of a chaos run, and the time for which the clock of a worker may differ. */
 const longestGraceMs = 5_000;
+
+/** Returns when a maintenance began to drain, and when its deadline begins to delete. "A later, looser deadline does not relax an earlier one". */
+function timesOf(
+  { drainDeadline }: NodeMaintenance['spec'],
+  before: MaintenanceState | undefined,
+  drainingMs: number | undefined,
+): Pick<MaintenanceState, 'drainingSinceMs' | 'deletesFromMs'> {
+  const drainingSinceMs = before?.drainingSinceMs ?? drainingMs;
+  const deletesFromMs = deletionStartMs(drainDeadline, drainingSinceMs);
+  return { drainingSinceMs, deletesFromMs: Math.min(before?.deletesFromMs ?? Infinity, deletesFromMs) };
+}
 
 /** Returns when the first pod is deleted so that it is gone at the deadline. */
 function deletionStartMs(
