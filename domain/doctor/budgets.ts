@@ -4,7 +4,11 @@ import { isFinished, podName, podTypeOf } from '../common/pod.ts';
 import { numbered } from '../common/text.ts';
 import { BlockerReason } from '../evacuation/blocker.ts';
 import { budgetBlocker, budgetsOf, multipleBudgetsMessage } from '../evacuation/budgets.ts';
-import { inapplicableReason, registeredEvacuators } from '../evacuation/evacuatorSelection.ts';
+import {
+  inapplicableReason,
+  registeredEvacuators,
+  removesPodOfSeveralBudgets,
+} from '../evacuation/evacuatorSelection.ts';
 import { type Finding, listedFindings, warning } from './finding.ts';
 
 /** Finds PodDisruptionBudgets that will block every drain of their pods, whatever the time. */
@@ -12,11 +16,11 @@ export function budgetFindings(pods: readonly Pod[], budgets: readonly PodDisrup
   const inNamespace = Map.groupBy(budgets, ({ metadata }) => metadata.namespace);
   const selected = new Map<PodDisruptionBudget, Pod[]>();
   const shared = new Map<string, Pod[]>();
-  for (const pod of pods.filter(isEvicted)) {
+  for (const pod of pods) {
     const own = budgetsOf(pod, inNamespace.get(pod.metadata.namespace) ?? []);
-    for (const budget of own) append(selected, budget, pod);
-    if (own.length < 2) continue;
-    append(shared, multipleBudgetsMessage(own), pod);
+    if (isEvicted(pod)) for (const budget of own) append(selected, budget, pod);
+    if (own.length > 1 && isEvicted(pod, removesPodOfSeveralBudgets))
+      append(shared, multipleBudgetsMessage(own), pod);
   }
   const never = [...selected].flatMap(([budget, itsPods]): Finding[] => {
     const { reason: kind, message } = budgetBlocker(budget);
@@ -49,10 +53,12 @@ function append<K, V>(lists: Map<K, V[]>, key: K, value: V): void {
   else list.push(value);
 }
 
-/** Returns false for pods that leave in another way than by the eviction API, which alone respects budgets. */
-function isEvicted(pod: Pod): boolean {
+/** Returns false for pods that leave in another way than by the eviction API, which alone respects budgets. `removes`: the evacuator does not leave it to that. */
+function isEvicted(pod: Pod, removes: (evacuatorClass: string) => boolean = () => true): boolean {
   const leaves = isFinished(pod) || pod.metadata.deletionTimestamp !== undefined;
   const { evacuators } = registeredEvacuators(pod);
-  const isServed = evacuators.some((one) => inapplicableReason(one.evacuatorClass, pod) === undefined);
+  const isServed = evacuators.some(
+    ({ evacuatorClass }) => removes(evacuatorClass) && inapplicableReason(evacuatorClass, pod) === undefined,
+  );
   return !leaves && podTypeOf(pod) === 'Default' && !isServed;
 }

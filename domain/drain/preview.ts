@@ -26,6 +26,7 @@ import {
   controllerEvacuator,
   inapplicableReason,
   registeredEvacuators,
+  removesPodOfSeveralBudgets,
 } from '../evacuation/evacuatorSelection.ts';
 import type { RequestedEviction } from '../evacuation/evictionRequest.ts';
 import { evictionBlocker } from '../evacuation/progress.ts';
@@ -184,7 +185,11 @@ const budgetReasons: readonly string[] = [
 
 /** Returns true if an evacuator makes the eviction unnecessary. A pod that does not terminate blocks evacuators too. */
 export function isBypassed({ evacuators }: PodPreview, { reason }: Blocker): boolean {
-  return evacuators.length > 0 && budgetReasons.includes(reason);
+  const remaining =
+    reason === BlockerReason.MultipleDisruptionBudgets
+      ? evacuators.filter(({ evacuatorClass }) => removesPodOfSeveralBudgets(evacuatorClass))
+      : evacuators;
+  return remaining.length > 0 && budgetReasons.includes(reason);
 }
 
 function podPreview(previewed: PreviewedPod, facts: PreviewInput): PodPreview {

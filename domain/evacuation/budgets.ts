@@ -107,7 +107,7 @@ export function budgetBlocker(budget: PodDisruptionBudget): Blocker {
 
 /** Returns why the eviction API does not evict the pod now; at most one blocker. */
 export function budgetBlockers(pod: Pod, budgets: readonly PodDisruptionBudget[]): Blocker[] {
-  const own = budgetsOf(pod, budgets);
+  const own = bypassesAllBudgets(pod) ? [] : budgetsOf(pod, budgets);
   if (own.length > 1)
     return [{ reason: BlockerReason.MultipleDisruptionBudgets, message: multipleBudgetsMessage(own) }];
   return own

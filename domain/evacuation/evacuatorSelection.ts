@@ -4,6 +4,7 @@ import type { PodType } from '../../api/nodeMaintenance.ts';
 import {
   DAEMONSET_EVACUATOR,
   DEPLOYMENT_EVACUATOR,
+  DEPLOYMENT_RESPONDER,
   EVACUATION_NODE_LABEL,
   MAX_EVACUATORS,
   MAX_PROGRESS_DEADLINE_SECONDS,
@@ -181,6 +182,14 @@ export const builtInEvacuators: readonly string[] = [
 
 /** The classes of all evacuators of this project: those in the worker, and the node agent. */
 export const ownEvacuators: readonly string[] = [...builtInEvacuators, STATIC_POD_EVACUATOR];
+
+/** Evacuators that leave a pod of more than one PodDisruptionBudget to the eviction API, which never evicts it. */
+const bySingleBudget: readonly string[] = [DEPLOYMENT_EVACUATOR, STATEFULSET_EVACUATOR, DEPLOYMENT_RESPONDER];
+
+/** Reports whether the evacuator may remove a pod of more than one PodDisruptionBudget. */
+export function removesPodOfSeveralBudgets(evacuatorClass: string): boolean {
+  return !bySingleBudget.includes(evacuatorClass);
+}
 
 /** Tolerated difference between the clocks of an evacuator and the apiserver. */
 const clockSkewMs = 30_000;

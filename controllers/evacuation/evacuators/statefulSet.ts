@@ -58,16 +58,9 @@ export async function runStatefulSetEvacuator(
       const group = groups.get(owner.uid) ?? { slot: new Semaphore(1), members: 0 };
       groups.set(owner.uid, group);
       group.members += 1;
-      const message = `Waiting for other pods of StatefulSet ${owner.name}: they leave one at a time.`;
-      if (!group.slot.isIdle) progress.reportWaiting(message);
-      const waiting = setInterval(() => progress.report({ message }), waitReportMs);
       try {
-        return await inSlot(group, progress, () => {
-          clearInterval(waiting);
-          return new Departure({ cluster, events, log }, pod, progress).run(owner);
-        });
+        return await new Departure({ cluster, events, log }, pod, { progress, slot: group.slot }).run(owner);
       } finally {
-        clearInterval(waiting);
         group.members -= 1;
         if (group.members === 0) groups.delete(owner.uid);
       }
@@ -79,45 +72,68 @@ export async function runStatefulSetEvacuator(
   await evacuator.run(signal);
 }
 
-async function inSlot<T>({ slot }: Group, progress: Progress, work: () => Promise<T>): Promise<T> {
-  const release = await slot.acquire(progress.signal);
-  try {
-    return await work();
-  } finally {
-    release();
-  }
-}
-
 /** The departure of one pod from its node. */
 class Departure {
   readonly #deps: Deps;
   readonly #pod: EvacuatedPod;
   readonly #progress: Progress;
+  readonly #slot: Semaphore;
 
-  constructor(deps: Deps, pod: EvacuatedPod, progress: Progress) {
+  constructor(deps: Deps, pod: EvacuatedPod, { progress, slot }: { progress: Progress; slot: Semaphore }) {
     this.#deps = deps;
     this.#pod = pod;
     this.#progress = progress;
+    this.#slot = slot;
   }
 
   /** Resolves with the final message if the pod is left to the eviction API. Rejects when its evacuation is stopped, also because it is gone. */
   async run(owner: { name: string; uid: string }): Promise<string> {
     const { signal } = this.#progress;
     for (let idle = 0; ; idle++) {
+      const attempt = await this.#attempt(owner);
+      if (attempt.kind === 'Skip') return attempt.message;
+      await sleep(attempt.kind === 'Wait' ? backOffMs(idle, checks) : rejectionRetryMs, signal);
+    }
+  }
+
+  /**
+   * Deletes the pod if it may go now, and keeps its turn until it is gone. A pod that waits gives its turn to the others: the one that it waits for may
+   * have to leave first, because it cannot run on its node.
+   */
+  async #attempt(owner: {
+    name: string;
+    uid: string;
+  }): Promise<{ kind: 'Skip'; message: string } | { kind: 'Wait' } | { kind: 'Rejected' }> {
+    const { signal } = this.#progress;
+    const release = await this.#turn(owner.name);
+    try {
       signal.throwIfAborted();
       const statefulSet = await this.#statefulSet(owner);
-      if (statefulSet === undefined) return `StatefulSet ${owner.name} no longer exists.`;
+      if (statefulSet === undefined)
+        return { kind: 'Skip', message: `StatefulSet ${owner.name} no longer exists.` };
       const step = await this.#next(statefulSet);
-      if (step.kind === 'Skip') return step.message;
+      if (step.kind === 'Skip') return step;
       if (step.kind === 'Wait') {
-        // Extends the deadline, as the wait for the slot does.
+        // Extends the deadline, as the wait for the turn does.
         this.#progress.report({ message: step.message });
-        await sleep(backOffMs(idle, checks), signal);
-      } else if (await this.#delete(statefulSet)) {
-        await aborted(signal);
-      } else {
-        await sleep(rejectionRetryMs, signal);
+        return { kind: 'Wait' };
       }
+      if (await this.#delete(statefulSet)) await aborted(signal);
+      return { kind: 'Rejected' };
+    } finally {
+      release();
+    }
+  }
+
+  /** Waits until no other pod of the StatefulSet is leaving. Resolves with what ends the turn. */
+  async #turn(statefulSet: string): Promise<() => void> {
+    const message = `Waiting for other pods of StatefulSet ${statefulSet}: they leave one at a time.`;
+    if (!this.#slot.isIdle) this.#progress.reportWaiting(message);
+    const waiting = setInterval(() => this.#progress.report({ message }), waitReportMs);
+    try {
+      return await this.#slot.acquire(this.#progress.signal);
+    } finally {
+      clearInterval(waiting);
     }
   }
 

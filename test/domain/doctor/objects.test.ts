@@ -380,6 +380,17 @@ describe('a PodDisruptionBudget', () => {
     ]);
   });
 
+  test('beside another one is reported, too, if its pod has an evacuator that leaves it to the eviction API', () => {
+    const both = [budget('a', { maxUnavailable: 1 }), budget('b', { maxUnavailable: 1 })];
+    const annotated = (annotations: Record<string, string>) => [
+      { ...db, metadata: { ...db.metadata, annotations } },
+    ];
+    const builtIn = { 'evacuation.coordination.k8s.io/priority_deployment.apps.k8s.io': '10000/controller' };
+    expect(budgetFindings(annotated(builtIn), both)).toMatchObject([{ result: 'warning' }]);
+    const foreign = { 'evacuation.coordination.k8s.io/priority_migrate.example.com': '10000/controller' };
+    expect(budgetFindings(annotated(foreign), both)).toMatchObject([{ result: 'ok' }]);
+  });
+
   test('of nodes is named if it allows no node or selects none', () => {
     const nodeDisruptionBudget = (name: string, reason: string, status: 'True' | 'False') => ({
       metadata: { name },

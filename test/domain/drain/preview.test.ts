@@ -143,6 +143,21 @@ describe('a blocker of the drain', () => {
   });
 
   test.each([
+    { of: 'deployment.apps.k8s.io', blocks: true },
+    { of: 'statefulset.apps.k8s.io', blocks: true },
+    { of: 'migrate.example.com', blocks: false },
+  ])('is a second budget for a pod with evacuator $of: $blocks', ({ of, blocks }) => {
+    const other = { ...budget(1), metadata: { name: 'other', namespace: 'default' } };
+    const annotations = { [`evacuation.coordination.k8s.io/priority_${of}`]: '10000/controller' };
+    expect(preview([webPod({ annotations })], [budget(1), other]).blocked).toBe(blocks);
+  });
+
+  test('is not a second budget for a pod that does not run', () => {
+    const other = { ...budget(1), metadata: { name: 'other', namespace: 'default' } };
+    expect(preview([webPod({ phase: 'Pending' })], [budget(1), other])).toMatchObject({ blocked: false });
+  });
+
+  test.each([
     { where: 'beside a pod of its tier that leaves', priority: 0 },
     { where: 'in a tier before those that leave', priority: 2_000_000_000 },
   ])('blocks the drain with one pod $where', ({ priority }) => {

@@ -136,18 +136,37 @@ describe('a pod of a StatefulSet whose budget can never allow a disruption', () 
         pods.map(async (pod) => (isGone(pod) ? undefined : (await c.evacuationOf(pod))?.status?.message)),
       );
       const waiting = messages.filter((message) => message !== undefined).toSorted();
-      expect(waiting).toEqual([
-        expect.stringMatching(/^Waiting for other pods of StatefulSet .*: they leave one at a time\.$/),
-        expect.stringMatching(
-          /^Waiting for the other pods of StatefulSet .*, 1 of 2 are available: .* is not Ready\.$/,
-        ),
-      ]);
+      const reason = expect.stringMatching(
+        /^Waiting for the other pods of StatefulSet .*, 1 of 2 are available: .* is not Ready\.$/,
+      );
+      expect(waiting).toEqual([reason, reason]);
     });
     await throughout('no other leaves while it is not scheduled', 2_000, () => expect(gone()).toBe(1));
     await c.uncordoned(nodes[1]);
     await eventuallyReady(name, 3, nodes[1]);
     expect(gone()).toBe(3);
   });
+});
+
+test('a pod that waits for one that cannot run on its node lets that one leave first', async () => {
+  const { name, nodes, pods } = await app({ replicas: 2 });
+  const [healthy, broken] = pods as [Pod, Pod];
+  const conditions = [{ type: 'Ready', status: 'False', reason: 'CrashLoopBackOff' }];
+  const { name: pod, namespace = '' } = broken.metadata;
+  await c.admin.mergePatch(resources.pods, { name: pod, namespace }, { status: { conditions } }, {
+    fieldManager: 'test',
+    subresource: 'status',
+  } as never);
+  await eventually('the pod not to be Ready', () =>
+    expect(podsOf(name).filter(({ status }) => status.ready)).toHaveLength(1),
+  );
+  await requestEvacuation(healthy);
+  await eventually('the healthy pod to wait', async () =>
+    expect((await c.evacuationOf(healthy))?.status?.message).toContain('is not Ready'),
+  );
+  await c.uncordoned(nodes[1]);
+  await requestEvacuation(broken);
+  await eventuallyReady(name, 2, nodes[1]);
 });
 
 test('a pod that no StatefulSet controls, or whose budget can allow a disruption, is evicted at once', async () => {
