@@ -39,7 +39,7 @@ import { readWindow } from './status.ts';
 const maxConcurrentNodes = 8;
 /** A signal is sent again if the NodeMaintenance does not show its effect within this time. */
 const retrySignalsAfterMs = 60_000;
-/** Delay of the next pass after nodes were reserved too late: the apiserver is slow. */
+/** Delay of the next pass after nodes were reserved too late, or the window has changed: the apiserver is slow, or the informer lags. */
 const retryStartMs = 1_000;
 /** Interval of passes while the window waits for nodes: the Leases of kubelets are not watched. */
 const heartbeatIntervalMs = 2_000;
@@ -81,7 +81,7 @@ export function rollOut(
   return reconcileOn<WindowStep>(watched, pass, { withinMs });
 }
 
-/** Nodes that were reserved too late to be started are started by the next pass, which observes the window again. */
+/** Nodes that were not started because they were reserved too late, or the window has changed, are left to the next pass. */
 function nextNodeMsOf(rollout: WindowDecision['rollout'], nowMs: number): number {
   if (rollout.kind === 'Start') return nowMs + retryStartMs;
   return (rollout.kind === 'Wait' ? rollout.untilMs : undefined) ?? Infinity;
@@ -162,6 +162,7 @@ class RolloutPass {
     const decision = await startNodes(deps, observation, decide, {
       reservations: this.#reservations,
       rejections: this.#rejections,
+      isCurrent: () => this.#isCurrent(ref, window, active),
     });
     const { rollout } = decision;
     this.#nextNodeMs = nextNodeMsOf(rollout, nowMs());
@@ -183,6 +184,19 @@ class RolloutPass {
     const active = openedBy(window, workflowId);
     if (active === undefined) throw notOpen(ref.name, workflowId);
     return { window, active };
+  }
+
+  /** Reports whether the window is open, and has the requests and the spec that were observed: a pass may last long, and informers may lag. */
+  async #isCurrent(ref: WindowRef, window: MaintenanceWindow, active: ActiveWindow): Promise<boolean> {
+    const newest = await readWindow(this.#deps, ref);
+    const opening = newest && openedBy(newest, active.workflowId);
+    if (newest === undefined || opening === undefined) return false;
+    const { generation, deletionTimestamp } = newest.metadata;
+    return (
+      generation === window.metadata.generation &&
+      deletionTimestamp === window.metadata.deletionTimestamp &&
+      isDeepStrictEqual(effectiveRequests(newest, opening), effectiveRequests(window, active))
+    );
   }
 
   #unknownRequests(window: MaintenanceWindow, active: ActiveWindow): KnownRequests | undefined {

@@ -16,20 +16,22 @@ const reservationTtlMs = 3_000;
 
 type Decide = (budget: BudgetView, rejected: ReadonlyMap<string, string>) => WindowDecision;
 
-interface Memory {
+interface StartOptions {
   reservations: Reservations;
   rejections: RejectedNodes;
+  /** Asks the apiserver whether the window is still as it was observed: a user may have paused or cancelled it since. */
+  isCurrent: () => Promise<boolean>;
 }
 
 /**
  * Reserves and starts the nodes that `decide` returns, until it starts no more. Returns the decision that applies after that: it starts nodes only if
- * they were reserved too late, for which the caller observes the window again.
+ * they were reserved too late, or the window has changed, for which the caller observes the window again.
  */
 export async function startNodes(
   deps: Deps,
   observation: WindowObservation,
   decide: Decide,
-  { reservations, rejections }: Memory,
+  { reservations, rejections, isCurrent }: StartOptions,
 ): Promise<WindowDecision> {
   const { name } = observation.window.metadata;
   for (;;) {
@@ -37,6 +39,7 @@ export async function startNodes(
     const first = decide(await reservations.read(name), rejected);
     if (first.rollout.kind !== 'Start') return first;
     const deadline = performance.now() + reservationTtlMs;
+    if (!(await isCurrent())) return first;
     let nodes: readonly string[] = [];
     const budget = await reservations.reserve(name, (newest) => {
       nodes = startedBy(decide(newest, rejected));

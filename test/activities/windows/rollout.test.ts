@@ -327,6 +327,29 @@ describe('a window', () => {
     await rolledOut(window, {}, inProgress(...window.nodes));
   });
 
+  test('starts no node if it was paused after the informer has observed it', async () => {
+    const window = await windowOf(1);
+    await recorded(window, {});
+    const stale = await eventually('the informer to have the open window', () => {
+      const found = c.cluster.windows.get(window.name);
+      expect(found?.status?.active?.workflowId).toBeDefined();
+      return found;
+    });
+    await c.patched(
+      resources.maintenanceWindows,
+      { name: window.name },
+      { metadata: { annotations: { 'nodemaintenance.k8s.io/paused': 'disk' } } },
+    );
+    const windows = withMembers(c.cluster.windows, { get: () => stale });
+    const { activities: behind } = activitiesOn({ cluster: { ...c.cluster, windows } });
+    expect(await performed(() => behind.rollOut(window, requests(), undefined))).toMatchObject({
+      state: { inProgress: [], remaining: 1 },
+    });
+    expect(await maintenancesOf(window)).toEqual([]);
+    expect(await reserved(window)).toEqual([]);
+    await rolledOut(window, {}, waitsFor('Paused'));
+  });
+
   test('whose NodeMaintenances the apiserver rejects reports it, reserves no node, and continues', async () => {
     const drainPlan = Array.from({ length: 260 }, (_, podPriority) => ({ podType: 'Default', podPriority }));
     const window = await windowOf(2, { template: { drainPlan } });
