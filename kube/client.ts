@@ -197,6 +197,19 @@ export class Kube {
     return this.list<KubeObject>(resource, { ...selection, metadataOnly: true });
   }
 
+  /** Returns the current version of a collection, by a list of one object. */
+  async versionOf(resource: Resource, selection: Selection & RequestOptions): Promise<string> {
+    const { metadata } = await this.#json<ListBody<KubeObject>>({
+      name: nameOf('list', resource, { namespace: selection.namespace }),
+      method: 'GET',
+      path: pathOf(resource, { namespace: selection.namespace }),
+      query: { ...selectorsOf(selection), limit: '1' },
+      accept: metadataListType,
+      ...requestOptionsOf(selection),
+    });
+    return metadata.resourceVersion;
+  }
+
   create<T extends KubeObject>(resource: Resource<T>, object: T, options: WriteOptions = {}): Promise<T> {
     const { namespace, name } = object.metadata;
     return this.#json<T>({

@@ -57,15 +57,17 @@ const minWatchSeconds = 300;
 const catchUpMs = 250;
 /** Delay before the next watch after one that ended without any event. */
 const emptyWatchBackOff = { firstMs: 100, capMs: 100 };
+/** A watch that was silent for this long may wait for a version that the apiserver does not have. */
+const suspiciousSilenceMs = 10_000;
 
 /**
  * A local copy of a collection that follows the apiserver. Contract:
  *
  * 1. It never gives up: until the signal aborts it lists, watches, and starts again, with back-off and jitter.
  * 2. A watch that ended, whichever side closed it, resumes from the last known resourceVersion. That loses nothing: the
- *    apiserver either sends every later event or responds with 410. Only then, or if it does not know that version (its
- *    data was restored), everything is listed again. An apiserver that closes slow watches, which it does under load,
- *    therefore costs one request and not a list of all pods.
+ *    apiserver either sends every later event or responds with 410. Only then, or if its data was restored to an earlier
+ *    version, everything is listed again. An apiserver that closes slow watches, which it does under load, therefore costs
+ *    one request and not a list of all pods.
  * 3. An object that a new list does not contain was deleted, and is reported as Deleted. An object of the same name with
  *    another UID is reported as Deleted, then Added.
  * 4. Handlers run synchronously, in the order of the changes, after the store has changed; an error of a handler is
@@ -193,20 +195,24 @@ export class Informer<T extends KubeObject, Raw extends KubeObject = T> {
   async #list(signal: AbortSignal): Promise<void> {
     const { kube, resource, namespace, labelSelector, fieldSelector } = this.#options;
     const selection = { namespace, labelSelector, fieldSelector, signal };
+    const startedAt = performance.now();
     const list = await kube.listReduced(resource, selection, (raw) => this.#transform(raw));
     signal.throwIfAborted();
     this.#resourceVersion = list.resourceVersion;
     this.#served = true;
     this.#markConnected();
-    this.#followsFrom = performance.now();
+    // The pages of a long list are all of the version of the first one.
+    if (performance.now() - startedAt < catchUpMs) this.#followsFrom = performance.now();
     this.#publish(this.#store.replace(list.items));
     this.#markSynced();
   }
 
   async #watch(resourceVersion: string, signal: AbortSignal): Promise<void> {
     const { kube, resource, namespace, labelSelector, fieldSelector } = this.#options;
+    const idleTimeoutMs = this.#options.idleTimeoutMs ?? defaultIdleTimeoutMs;
     const started = performance.now();
-    // The watch after a list has missed nothing.
+    let isAccepted = false;
+    // The watch after a short list has missed nothing.
     const behindMs = this.isFollowing ? 0 : catchUpMs;
     this.#followsFrom = undefined;
     const batches = streamWatchEvents({
@@ -215,20 +221,45 @@ export class Informer<T extends KubeObject, Raw extends KubeObject = T> {
       selection: { namespace, labelSelector, fieldSelector },
       resourceVersion,
       timeoutSeconds: Math.round(minWatchSeconds * (1 + Math.random())),
-      idleTimeoutMs: this.#options.idleTimeoutMs ?? defaultIdleTimeoutMs,
-      onOpen: () => (this.#followsFrom = performance.now() + behindMs),
+      idleTimeoutMs,
+      onOpen: () => {
+        isAccepted = true;
+        this.#followsFrom = performance.now() + behindMs;
+      },
       signal,
     });
     let isEmpty = true;
-    for await (const batch of batches) {
-      isEmpty = false;
-      for (const event of batch) this.#apply(event);
-      this.#markConnected();
+    const wasSilent = () =>
+      isAccepted && isEmpty && performance.now() - started >= Math.min(idleTimeoutMs, suspiciousSilenceMs);
+    try {
+      for await (const batch of batches) {
+        isEmpty = false;
+        for (const event of batch) this.#apply(event);
+        this.#markConnected();
+      }
+    } catch (error) {
+      if (signal.aborted || !wasSilent()) throw error;
     }
     this.#followsFrom = undefined;
+    if (wasSilent()) await this.#compareVersion(resourceVersion, signal);
     const seconds = Math.round((performance.now() - started) / 1000);
-    this.#options.log.debug('Watch ended by the server', { resource: this.#name, seconds });
+    this.#options.log.debug('Watch ended', { resource: this.#name, seconds });
     if (isEmpty) await sleep(backOffMs(0, emptyWatchBackOff), signal);
+  }
+
+  /**
+   * The apiserver accepts a watch of a version that it does not have, and sends nothing until it does: its data may have been restored from a backup. A
+   * quiet collection is as silent where etcd reports its progress rarely.
+   */
+  async #compareVersion(known: string, signal: AbortSignal): Promise<void> {
+    const { kube, resource, namespace, labelSelector, fieldSelector } = this.#options;
+    const current = await kube.versionOf(resource, { namespace, labelSelector, fieldSelector, signal });
+    if (isEarlier(current, known)) {
+      this.#resourceVersion = undefined;
+      this.#options.log.warn('The data of the apiserver was restored to an earlier version, listing again', {
+        resource: this.#name,
+      });
+    } else this.#markConnected();
   }
 
   #apply(event: WatchEvent<KubeObject>): void {
@@ -291,7 +322,7 @@ export class Informer<T extends KubeObject, Raw extends KubeObject = T> {
       return this.#awaitPermission(this.#options.optionalFor, error, signal);
     if (this.#options.mayBeUnserved === true && isKubeError(error, KubeErrorKind.NotFound))
       return this.#awaitService(signal);
-    if (isKubeError(error, KubeErrorKind.Expired) || isUnknownVersion(error)) {
+    if (isKubeError(error, KubeErrorKind.Expired)) {
       this.#resourceVersion = undefined;
       this.#options.log.debug('Watch expired, listing again', { resource: this.#name });
       if (this.#failures++ === 0) return;
@@ -342,10 +373,7 @@ export class Informer<T extends KubeObject, Raw extends KubeObject = T> {
   }
 }
 
-/** The data of the apiserver is older than the local copy: it was restored from a backup, or its cache lags behind. */
-function isUnknownVersion(error: unknown): boolean {
-  return (
-    isKubeError(error) &&
-    error.details?.causes?.some(({ reason }) => reason === 'ResourceVersionTooLarge') === true
-  );
+/** Compares versions as the apiserver does: all are numbers of one sequence. */
+function isEarlier(version: string, than: string): boolean {
+  return /^\d+$/.test(version) && /^\d+$/.test(than) && BigInt(version) < BigInt(than);
 }

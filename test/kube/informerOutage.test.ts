@@ -1,8 +1,10 @@
+import { cp, rm } from 'node:fs/promises';
 import type { Lease } from '../../api/core.ts';
 import type { Kube } from '../../kube/client.ts';
 import { Informer } from '../../kube/informer.ts';
 import { resources } from '../../kube/resources.ts';
 import type { RequestObservation } from '../../kube/transport.ts';
+import { layoutOf } from '../../sandbox/layout.ts';
 import type { Sandbox } from '../../sandbox/sandbox.ts';
 import { compact } from '../kit/etcd.ts';
 import { releaseSandbox, testSandbox } from '../kit/sandbox.ts';
@@ -86,4 +88,70 @@ test('an informer survives a crash of the apiserver, and lists again when its ve
   end.abort();
   await client.close();
   await close();
+});
+
+test('an informer lists again when etcd was restored from a backup, to an earlier version than it knows', async () => {
+  const { etcdData } = layoutOf(sandbox.dir);
+  const backup = `${etcdData}.backup`;
+  const stop = async () => {
+    await sandbox.server('kube-apiserver').kill();
+    await sandbox.server('etcd').kill();
+  };
+  const start = async () => {
+    await sandbox.server('etcd').start();
+    await sandbox.server('kube-apiserver').start();
+  };
+  await put('kept');
+  await stop();
+  await cp(etcdData, backup, { recursive: true });
+  await start();
+  const lines = recordedLog();
+  const end = new AbortController();
+  const informer = new Informer({
+    kube,
+    resource: resources.leases,
+    namespace,
+    idleTimeoutMs: 3_000,
+    log: lines,
+  });
+  informer.start(end.signal);
+  await informer.synced();
+  for (let revision = 0; revision < 200; revision += 1) await put('lost', `${revision}`);
+  await eventually('the last revision', () =>
+    informer.get(`${namespace}/lost`)?.spec.holderIdentity === '199' ? undefined : 'an earlier one',
+  );
+
+  await stop();
+  await rm(etcdData, { recursive: true });
+  await cp(backup, etcdData, { recursive: true });
+  await start();
+  await eventually('the informer to have what was restored', () =>
+    informer.get(`${namespace}/lost`) === undefined ? undefined : 'an object that does not exist',
+  );
+  await put('after');
+  await eventually('a change after that', () => (informer.get(`${namespace}/after`) ? undefined : 'none'));
+  expect(informer.get(`${namespace}/kept`)).toBeDefined();
+  end.abort();
+});
+
+test('an informer of a quiet collection does not take silence for a lost connection', async () => {
+  const log = recordedLog();
+  const observed: RequestObservation[] = [];
+  const client = connect(sandbox.kubeconfig, { onRequest: (observation) => observed.push(observation) });
+  const end = new AbortController();
+  const informer = new Informer({
+    kube: client,
+    resource: resources.leases,
+    namespace: 'kube-public',
+    idleTimeoutMs: 500,
+    log,
+  });
+  informer.start(end.signal);
+  await informer.synced();
+  const watches = () => observed.filter(({ verb }) => verb === 'watch').length;
+  await eventually('several watches', () => (watches() > 4 ? undefined : `${watches()}`));
+  expect(informer.lastError).toBeUndefined();
+  expect(log.lines.filter(({ level }) => level !== 'debug')).toEqual([]);
+  end.abort();
+  await client.close();
 });
