@@ -1,5 +1,5 @@
 import type { Lease } from '../api/core.ts';
-import { sleep } from './abort.ts';
+import { Deadline, sleep } from './abort.ts';
 import type { FencedKube, Kube } from './client.ts';
 import { completeTiming, type ElectionTiming } from './electionTiming.ts';
 import { isKubeError, KubeErrorKind, errorMessage } from './errors.ts';
@@ -234,8 +234,10 @@ class Elector {
   ): Promise<'Held' | T | undefined> {
     // Other candidates measure from the time at which they observe this write, which is later.
     const startedAt = currentInstant();
+    // A throttled request is repeated for longer than its own timeout.
+    const deadline = new Deadline(timeoutMs, `no answer within ${timeoutMs} ms`, signal);
     try {
-      const outcome = await attempt({ signal, timeoutMs, urgent: true });
+      const outcome = await attempt({ signal: deadline.signal, timeoutMs, urgent: true });
       this.#renewedAt = outcome === 'Held' ? startedAt : undefined;
       this.#reportedError = undefined;
       return outcome;
@@ -244,6 +246,8 @@ class Elector {
         this.#report(errorMessage(error));
       }
       return undefined;
+    } finally {
+      deadline.dispose();
     }
   }
 
@@ -307,7 +311,9 @@ class Elector {
    */
   async #release(): Promise<void> {
     const { kube, log } = this.#options;
-    const request = { timeoutMs: this.#deadlineMs, urgent: true } as const;
+    const timeoutMs = this.#deadlineMs;
+    const deadline = new Deadline(timeoutMs, `no answer within ${timeoutMs} ms`, undefined);
+    const request = { signal: deadline.signal, timeoutMs, urgent: true } as const;
     try {
       const lease = await this.#read(request);
       if (lease?.spec.holderIdentity !== this.#candidate.identity) return;
@@ -315,6 +321,8 @@ class Elector {
       log.info('Leadership was released', this.#fields);
     } catch (error) {
       log.warn('Leadership could not be released', { ...this.#fields, error: errorMessage(error) });
+    } finally {
+      deadline.dispose();
     }
   }
 

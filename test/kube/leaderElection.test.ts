@@ -7,6 +7,7 @@ import { runWhenLeader } from '../../kube/leaderElection.ts';
 import { LeaseObserver } from '../../kube/leaseObserver.ts';
 import { type Resource, resources } from '../../kube/resources.ts';
 import type { Sandbox } from '../../sandbox/sandbox.ts';
+import { UnreliableApiserver } from '../chaos/unreliableApiserver.ts';
 import { releaseSandbox, testSandbox } from '../kit/sandbox.ts';
 import { withMembers } from '../kit/withMembers.ts';
 import { connect, dropNamespace, eventually, freshNamespace, recordedLog } from './fixtures.ts';
@@ -170,6 +171,24 @@ test('a leader that loses the apiserver stops before another one leads, and may 
   await first.done;
   expect(observed.maxLeaders).toBe(1);
   await far.close();
+  await close();
+});
+
+test('a leader whose requests are throttled stops before another one leads', async () => {
+  const { candidate, eventuallyHappened, observed } = contest();
+  const { apiserver, kubeconfig, close } = await UnreliableApiserver.before(sandbox.kubeconfig);
+  const throttled = connect(kubeconfig);
+  const leader = candidate('throttled', throttled);
+  await eventuallyHappened('throttled leads');
+  const other = candidate('other');
+  apiserver.begin('CutWatches');
+  apiserver.begin('Answer429');
+  await eventuallyHappened('throttled ends');
+  await eventuallyHappened('other leads');
+  expect(observed.maxLeaders).toBe(1);
+  for (const { stop } of [leader, other]) stop();
+  await Promise.all([leader.done, other.done]);
+  await throttled.close();
   await close();
 });
 
