@@ -1,4 +1,4 @@
-import type { KubeObject, Lease, Node } from '../../api/core.ts';
+import type { KubeObject, Lease, Node, OwnerReference } from '../../api/core.ts';
 import {
   ElectionLease,
   COMPONENT_LABEL,
@@ -219,11 +219,18 @@ async function withContents(kube: Kube, namespace: InstalledObject): Promise<Ins
   return { ...namespace, contents: lists.flat().filter((one) => !isMadeByKubernetes(one)) };
 }
 
-/** Reports whether Kubernetes created the object: the objects of a controller are deleted with their owners. */
+/** Reports whether Kubernetes created the object: the objects of its controllers are deleted with their owners. */
 function isMadeByKubernetes({ kind, metadata }: InstalledNamespace['contents'][number]): boolean {
-  if (metadata.ownerReferences?.some(({ controller }) => controller === true) === true) return true;
+  const owner = metadata.ownerReferences?.find(({ controller }) => controller === true);
+  if (owner !== undefined && isOfKubernetes(owner)) return true;
   return (
     `${kind} ${metadata.name}` === 'ConfigMap kube-root-ca.crt' ||
     `${kind} ${metadata.name}` === 'ServiceAccount default'
   );
+}
+
+/** An owner of another vendor, such as the ExternalSecret of a Secret, is not among the kinds that are listed. */
+function isOfKubernetes({ apiVersion }: OwnerReference): boolean {
+  const [group = '', version] = apiVersion.split('/');
+  return version === undefined || ['apps', 'batch'].includes(group) || group.endsWith('.k8s.io');
 }

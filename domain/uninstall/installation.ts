@@ -104,9 +104,10 @@ function namespaceItems(
   const leases = facts.nodeLeases.filter(
     (lease) => otherHolderOf(lease, facts.namespace, facts.now) === undefined,
   );
+  const isKept = (object: InstalledObject) => !helmObjects && (isOfCertManager(object) || isOfHelm(object));
   const own = new Set(
     [
-      ...facts.installed,
+      ...facts.installed.filter((object) => !isKept(object)),
       ...leases,
       ...facts.processLeases,
       ...facts.agentLeases.filter(isOfAgent),

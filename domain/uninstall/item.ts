@@ -40,7 +40,7 @@ export type UninstallAction =
       readonly kind: 'Delete';
       readonly uid: string;
       readonly resourceVersion?: string | undefined;
-      readonly propagationPolicy?: 'Background';
+      readonly propagationPolicy?: 'Foreground';
     }
   | { readonly kind: 'TerminateRun'; readonly runId: string }
   | { readonly kind: 'DeleteSchedule' }

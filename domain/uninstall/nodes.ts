@@ -8,11 +8,13 @@ import {
   REBOOT_REQUIRED_MANAGER,
   RebootAnnotation,
   UNCORDONED_BY_ANNOTATION,
+  WindowAnnotation,
 } from '../../api/names.ts';
 import type { NodeMaintenance } from '../../api/nodeMaintenance.ts';
 import { ownAutoscalerAnnotations } from '../common/autoscalers.ts';
 import { isCordoned, isCordonedByAnother, isCordonedByMaintenance } from '../common/cordon.ts';
 import { conditionsManagedBy, isManagedBy, type Managed } from '../common/managedFields.ts';
+import { isJobRunning } from '../common/job.ts';
 import { listed } from '../common/names.ts';
 import { leaseStateOf } from '../leases/lease.ts';
 import type { UninstallFacts } from './facts.ts';
@@ -30,7 +32,10 @@ export function nodeItems(node: Node & Managed, facts: UninstallFacts): Uninstal
 
 const about = (node: Node) => itemsAbout({ phase: 'Nodes', kind: 'Node' }, node);
 
-function cordonItems(node: Node & Managed, { maintenances, nodeLeases, namespace, now }: UninstallFacts) {
+function cordonItems(
+  node: Node & Managed,
+  { maintenances, jobs, nodeLeases, namespace, now }: UninstallFacts,
+) {
   if (!isCordoned(node)) return [];
   const { name } = node.metadata;
   switch (cordonOf(node, maintenances)) {
@@ -47,6 +52,11 @@ function cordonItems(node: Node & Managed, { maintenances, nodeLeases, namespace
             `stays cordoned: ${holder} holds its maintenance Lease, and may be working on it; when that is over, kubectl uncordon ${name}`,
           ),
         ];
+      const working = jobs.find(
+        (job) => job.metadata.annotations?.[WindowAnnotation.Node] === name && isJobRunning(job),
+      );
+      if (working !== undefined)
+        return [about(node).wait(`Job ${working.metadata.name} of a window works on it`)];
       const path = '/spec/unschedulable';
       return [
         about(node).patch('uncordon', [

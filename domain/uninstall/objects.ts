@@ -8,6 +8,7 @@ import {
   MAINTENANCE_GATE,
   RELEASED_ANNOTATION,
   WINDOW_FINALIZER,
+  WINDOW_LABEL,
   WindowRequestAnnotation,
 } from '../../api/names.ts';
 import type { NodeMaintenance } from '../../api/nodeMaintenance.ts';
@@ -32,15 +33,23 @@ export function isOpen({ metadata, spec }: NodeMaintenance): boolean {
   return metadata.finalizers?.includes(MAINTENANCE_FINALIZER) === true || holdsNodes(spec.stage);
 }
 
-/** Returns the items that a living worker does on request: it closes open windows, and completes maintenances whose object is deleted. */
+/**
+ * Returns the items that a living worker does on request: it closes open windows, and completes maintenances whose object is deleted. Those of an open
+ * window are left to it: it ends the Job or the reboot of a node before it uncordons the node.
+ */
 export function askedItems({ leader, maintenances, windows }: UninstallFacts): UninstallItem[] {
   if (leader === undefined) return [];
+  const closing = windows.map((window) => ({ name: window.metadata.name, items: closeItems(window) }));
+  const isClosing = ({ metadata }: NodeMaintenance) =>
+    closing.some(({ name, items }) => items.length > 0 && name === metadata.labels?.[WINDOW_LABEL]);
   return [
-    ...windows.flatMap((window) => closeItems(window)),
-    ...maintenances.filter(isOpen).map((one) => {
-      const about = itemsAbout({ phase: 'Ask', kind: 'NodeMaintenance' }, one);
-      return about.delete('a worker returns its nodes to service');
-    }),
+    ...closing.flatMap(({ items }) => items),
+    ...maintenances
+      .filter((one) => isOpen(one) && !isClosing(one))
+      .map((one) => {
+        const about = itemsAbout({ phase: 'Ask', kind: 'NodeMaintenance' }, one);
+        return about.delete('a worker returns its nodes to service');
+      }),
   ];
 }
 

@@ -30,7 +30,7 @@ export function planUninstall(facts: UninstallFacts, choices: UninstallChoices):
     ...stopItems(facts, choices),
     ...temporalItems(facts),
     ...facts.maintenances.flatMap((one) => deletedMaintenanceItems(one)),
-    ...facts.jobs.map((job) => backgroundDeletion(job)),
+    ...facts.jobs.map((job) => jobItem(job)),
     ...facts.evacuations.flatMap((one) => evacuationItems(one, choices)),
     ...facts.evictionRequests.map((one) => requestItem(one)),
     ...facts.pods.flatMap((pod) => podItems(pod)),
@@ -58,9 +58,10 @@ export function planUninstall(facts: UninstallFacts, choices: UninstallChoices):
 
 const ofLease = { phase: 'Objects', kind: 'Lease' } as const;
 
-function backgroundDeletion(job: UninstallFacts['jobs'][number]): UninstallItem {
+/** A Job is there until its pods are gone. */
+function jobItem(job: UninstallFacts['jobs'][number]): UninstallItem {
   const { uid = '', deletionTimestamp } = job.metadata;
   const about = itemsAbout({ phase: 'Nodes', kind: 'Job' }, job);
   if (deletionTimestamp !== undefined) return about.wait('it is being deleted');
-  return about.item('delete', { kind: 'Delete', uid, propagationPolicy: 'Background' });
+  return about.item('delete', { kind: 'Delete', uid, propagationPolicy: 'Foreground' });
 }

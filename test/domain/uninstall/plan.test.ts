@@ -150,11 +150,54 @@ describe('Helm', () => {
     expect(planned({ installed: [secret] })).toEqual(['Secret node-maintenance-webhook: keep']);
   });
 
+  test('keeps the namespace of such a Secret', () => {
+    const annotations = { 'cert-manager.io/certificate-name': 'node-maintenance-webhook' };
+    const secret = { kind: 'Secret', metadata: meta('node-maintenance-webhook', { annotations }) };
+    const labels = { 'app.kubernetes.io/part-of': 'node-maintenance' };
+    const ns = { kind: 'Namespace', metadata: meta('ns', { labels }), contents: [secret] };
+    expect(planned({ installed: [secret], namespaces: [ns] })).toEqual([
+      'Namespace ns: keep',
+      'Secret node-maintenance-webhook: keep',
+    ]);
+  });
+
   test('is done without if the user asks for it', () => {
     const verbs = planUninstall(facts({ installed }), { ...plain, helmObjects: true }).map(
       ({ verb }) => verb,
     );
     expect(new Set(verbs)).toEqual(new Set(['delete']));
+  });
+});
+
+describe('a node on which a Job of a window works', () => {
+  const job = (differs: object = {}) => ({
+    metadata: meta('work-1', {
+      namespace: 'node-maintenance-work',
+      annotations: { 'nodemaintenance.k8s.io/node': 'n1' },
+      ...differs,
+    }),
+  });
+  const nodes = [node('n1', 'node-maintenance')];
+  const window = { metadata: meta('os-patch'), spec: {}, status: { active: { runId: 'r' } } };
+  const ofWindow = { labels: { 'nodemaintenance.k8s.io/window': 'os-patch' } };
+
+  test('is uncordoned when the Job, and with it its pods, are gone', () => {
+    expect(planned({ nodes, jobs: [job()] })).toEqual(['Job work-1: delete', 'Node n1: wait']);
+    const deleted = job({ deletionTimestamp: '2026-01-01T12:00:00Z' });
+    expect(planned({ nodes, jobs: [deleted] })).toEqual(['Job work-1: wait', 'Node n1: wait']);
+    expect(planned({ nodes })).toEqual(['Node n1: uncordon']);
+  });
+
+  test('is left to its window, which a worker closes, and is not completed beside it', () => {
+    const one = maintenance('os-patch-n1', { n1: false }, ofWindow);
+    const asked = (differs: object) =>
+      texts(
+        planUninstall(facts({ leader: 'w', maintenances: [one], ...differs }), plain).filter(
+          ({ phase }) => phase === 'Ask',
+        ),
+      );
+    expect(asked({ windows: [window] })).toEqual(['MaintenanceWindow os-patch: cancel']);
+    expect(asked({ windows: [{ ...window, status: {} }] })).toEqual(['NodeMaintenance os-patch-n1: delete']);
   });
 });
 
