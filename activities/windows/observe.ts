@@ -1,5 +1,6 @@
 import type { Lease, Node } from '../../api/core.ts';
 import type { MaintenanceWindow } from '../../api/maintenanceWindow.ts';
+import { READINESS_CONDITION } from '../../api/names.ts';
 import { selectsNode } from '../../domain/common/nodeSelector.ts';
 import { revisionOf } from '../../domain/common/revision.ts';
 import { otherHolderOf } from '../../domain/leases/lease.ts';
@@ -124,7 +125,9 @@ function observeObjects(deps: Deps, window: string, waitingSince: WaitingSince):
   const nowMs = cluster.kube.now().getTime();
   return windowMaintenancesOf(window, cluster.maintenances.list()).map((windowMaintenance) => {
     const { maintenance } = windowMaintenance;
-    const node = cluster.nodes.get(windowMaintenance.node);
+    const found = cluster.nodes.get(windowMaintenance.node);
+    // Nobody updates the condition of readiness gates that are disabled.
+    const node = found && !deps.readinessGatesEnabled ? withoutCondition(found, READINESS_CONDITION) : found;
     const lease = nodeLeaseOf(cluster, windowMaintenance.node);
     return {
       windowMaintenance,
@@ -153,4 +156,12 @@ async function readHeartbeats({ cluster }: Deps, nodes: readonly string[]): Prom
     }
   });
   return heartbeats;
+}
+
+function withoutCondition(node: Node, condition: string): Node {
+  const { conditions = [] } = node.status ?? {};
+  return {
+    ...node,
+    status: { ...node.status, conditions: conditions.filter(({ type }) => type !== condition) },
+  };
 }

@@ -22,7 +22,15 @@ import {
   workSucceeded,
 } from './nodeResult.ts';
 import type { NodeStepInput } from './nodeStepInput.ts';
-import { awaitAgent, awaitReboot, endReboot, finishReboot, isRebooting, skipReboot } from './rebootPhases.ts';
+import {
+  awaitAgent,
+  awaitReboot,
+  endReboot,
+  finishLateReboot,
+  finishReboot,
+  isRebooting,
+  skipReboot,
+} from './rebootPhases.ts';
 import { isJobRunning } from '../common/job.ts';
 
 /**
@@ -40,6 +48,7 @@ import { isJobRunning } from '../common/job.ts';
  * | awaitUncordon             | Complete |                  | node cordoned                      | Wait                             |
  * | uncordon                  | Drain    | True or Cancelled|                                    | Complete; Wait while Job running |
  * | finishCancelled           | Complete | False, Cancelled |                                    | DeleteMaintenance                |
+ * | finishLateReboot          | Complete | Advanced         | other boot ID                      | FinishReboot                     |
  * | finishSucceeded           | Complete | True             |                                    | Succeeded, DeleteMaintenance     |
  * | handleMissingNode         |          |                  | Node deleted or recreated          | DeleteMaintenance, Cancel, Fail  |
  * | repeatRestored            | Complete | absent           | restored without its status        | DeleteMaintenance                |
@@ -74,6 +83,7 @@ const phases: readonly Phase[] = [
   awaitUncordon,
   uncordon, // a user who resolved a failure may return a node to service that is not ready
   finishCancelled,
+  finishLateReboot, // otherwise the node would be rebooted again at the next opening
   finishSucceeded,
   handleMissingNode,
   repeatRestored, // nobody knows whether the work has succeeded

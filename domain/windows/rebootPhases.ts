@@ -4,7 +4,7 @@ import type { NodeMaintenance } from '../../api/nodeMaintenance.ts';
 import { oneLine } from '../common/text.ts';
 import { needsReboot, type RebootState, rebootStateOf } from '../reboot/nodeReboot.ts';
 import { awaitLease, awaitUntil, type NodeStepFacts, type NodeStep } from './nodeFacts.ts';
-import { rebootNotRequired } from './nodeResult.ts';
+import { nodeAdvanced, rebootNotRequired } from './nodeResult.ts';
 
 /** The phases of a node whose work is a reboot. `nodeStep.ts` has the table of all phases. */
 
@@ -41,6 +41,14 @@ export function finishReboot(facts: NodeStepFacts): NodeStep | undefined {
   const { isComplete, result, workResult } = facts;
   const isInProgress = result === undefined || (result.status === 'Unknown' && isComplete);
   if (!isInProgress || workResult?.status === 'True') return undefined;
+  return stateOf(facts) === 'Done' ? { kind: 'FinishReboot' } : undefined;
+}
+
+/** The reboot of a node that failed, for example because it took too long, has happened when a user marks its work as done. */
+export function finishLateReboot(facts: NodeStepFacts): NodeStep | undefined {
+  const { isComplete, result, workResult } = facts;
+  const isAdvanced = isComplete && result?.status === 'True' && result.reason === nodeAdvanced.reason;
+  if (!isAdvanced || workResult?.status === 'True') return undefined;
   return stateOf(facts) === 'Done' ? { kind: 'FinishReboot' } : undefined;
 }
 

@@ -11,6 +11,7 @@ import {
   WindowAnnotation,
   WINDOW_LABEL,
   WORK_NAMESPACE,
+  READINESS_CONDITION,
 } from '../../../api/names.ts';
 import { windowWorkflowIdOf, workflowIdOf } from '../../kit/temporalNames.ts';
 import type { NodeMaintenance } from '../../../api/nodeMaintenance.ts';
@@ -575,6 +576,33 @@ describe('a window', () => {
     expect(nodeResultOf(await c.maintenanceNow(maintenance.metadata.name))).toMatchObject({
       reason: 'NodeNotReady',
     });
+  });
+
+  test('does not wait for the condition of readiness gates that are disabled, which nobody updates', async () => {
+    const window = await windowOf(1);
+    const [node = ''] = window.nodes;
+    await rolledOut(window, {}, inProgress(node));
+    await completed(await onlyMaintenanceOf(window));
+    const lastTransitionTime = new Date().toISOString();
+    const since = { reason: 'Test', message: 'agent is not ready', lastTransitionTime };
+    const conditions = [
+      { type: 'Ready', status: 'True', ...since },
+      { type: READINESS_CONDITION, status: 'False', ...since },
+    ];
+    const options = { subresource: 'status' };
+    await c.admin.mergePatch(resources.nodes, { name: node }, { status: { conditions } }, options);
+    await eventually('the informer to have the condition', () =>
+      expect(c.cluster.nodes.get(node)?.status?.conditions).toContainEqual(
+        expect.objectContaining({ type: READINESS_CONDITION, status: 'False' }),
+      ),
+    );
+    const { activities: disabled } = activitiesOn(c, { readinessGatesEnabled: false });
+    const observed = async ({ rollOut }: typeof activities) =>
+      stateIn(await performed(() => rollOut(window, requests(), undefined)));
+    expect(await observed(activities)).toMatchObject({ done: 0, inProgress: [{ node }] });
+    await eventually('the node to be done', async () =>
+      expect(await observed(disabled)).toMatchObject({ done: 1, inProgress: [] }),
+    );
   });
 
   /** A window whose Job is running on its only node. */

@@ -459,6 +459,16 @@ describe('a reboot that', () => {
       want: withdrawing,
     },
     {
+      when: 'had failed, and has happened before a user marked it as done, fulfils the need',
+      given: {
+        conditions: [drained, isRequested, isOver(nodeAdvanced)],
+        stage: 'Complete',
+        isUncordoned: true,
+        node: { bootID: newBoot },
+      },
+      want: { kind: 'FinishReboot' },
+    },
+    {
       when: 'had failed stays failed, even if it happens later',
       given: {
         conditions: [drained, isRequested, isOver(nodeFailed('RebootTimeout', 'why'))],
