@@ -386,6 +386,11 @@ describe('locks', () => {
     },
     { when: 'conditions with the Lease', written: drained().conditioned(n1, ['Drained']), broken: [] },
     {
+      when: 'conditions after a Lease that a watch has shown before its answer was logged',
+      written: unlocked().leased(n1, undefined, { answeredAfter: 5 }).conditioned(n1, ['Drained']),
+      broken: [],
+    },
+    {
       when: 'conditions without the Lease',
       written: unlocked().conditioned(n1, ['MaintenanceInProgress', 'Drained']),
       broken: ['lease: Conditions of node n1 were set while the maintenance Lease of n1 was held by nobody'],
@@ -511,7 +516,9 @@ describe('drained', () => {
 
 test('the audit log has what the worker writes to the status of nodes and maintenances, and of nobody else', () => {
   const policy = readFileSync(new URL('audit-policy.yaml', import.meta.url), 'utf8');
-  const { rules } = parse(policy) as { rules: { users?: string[]; resources?: { resources: string[] }[] }[] };
+  const { rules } = parse(policy) as {
+    rules: { level: string; users?: string[]; resources?: { resources: string[] }[] }[];
+  };
   const usersOf = (resource: string) =>
     rules
       .filter(({ resources = [] }) => resources.some((one) => one.resources.includes(resource)))
@@ -519,6 +526,8 @@ test('the audit log has what the worker writes to the status of nodes and mainte
   expect(usersOf('nodes/status')).toEqual([[workerAccount]]);
   expect(usersOf('nodemaintenances/status')).toEqual([[workerAccount]]);
   expect(usersOf('pods')).toEqual([undefined]);
+  // The version of each answer orders it among the others.
+  expect(new Set(rules.map(({ level }) => level))).toEqual(new Set(['RequestResponse', 'None']));
 });
 
 describe('pods', () => {

@@ -107,7 +107,12 @@ export class AuditLogBuilder {
     });
   }
 
-  leased(node: string, holder: string = leaseHolderOf(SYSTEM_NAMESPACE), { answered = true } = {}): this {
+  /** `answeredAfter`: seconds until the apiserver has answered; watches show the Lease before. */
+  leased(
+    node: string,
+    holder: string = leaseHolderOf(SYSTEM_NAMESPACE),
+    { answered = true, answeredAfter = 0 } = {},
+  ): this {
     const spec = {
       holderIdentity: holder,
       renewTime: new Date(this.#nowMs).toISOString(),
@@ -117,6 +122,7 @@ export class AuditLogBuilder {
     return this.#written('patch', 'leases', { metadata, spec } as KubeObject, {
       user: workerAccount,
       answered,
+      answeredAfter,
     });
   }
 
@@ -212,13 +218,14 @@ export class AuditLogBuilder {
     verb: string,
     target: string,
     object: KubeObject,
-    { user = 'admin', answered = true, request = undefined as unknown } = {},
+    { user = 'admin', answered = true, answeredAfter = 0, request = undefined as unknown } = {},
   ): this {
     const resourceVersion = String((this.#revision += 1));
     const responseObject = { ...object, metadata: { ...object.metadata, resourceVersion } };
     return this.#event(verb, target, object.metadata, {
       user,
       answered,
+      answeredAfter,
       code: 200,
       requestObject: request,
       responseObject,
@@ -243,7 +250,7 @@ export class AuditLogBuilder {
     verb: string,
     target: string,
     key: { name: string; namespace?: string },
-    { user, answered, code, query = '', ...objects }: Answer,
+    { user, answered, answeredAfter = 0, code, query = '', ...objects }: Answer,
   ): this {
     this.#nowMs += 1_000;
     const [resource = '', subresource] = target.split('/');
@@ -263,8 +270,15 @@ export class AuditLogBuilder {
       stageTimestamp: time,
     };
     this.#events.push({ ...common, stage: 'RequestReceived' });
+    const stageTimestamp = new Date(this.#nowMs + answeredAfter * 1_000).toISOString();
     if (answered)
-      this.#events.push({ ...common, stage: 'ResponseComplete', responseStatus: { code }, ...objects });
+      this.#events.push({
+        ...common,
+        stage: 'ResponseComplete',
+        stageTimestamp,
+        responseStatus: { code },
+        ...objects,
+      });
     return this;
   }
 }
@@ -272,6 +286,7 @@ export class AuditLogBuilder {
 interface Answer {
   user: string;
   answered: boolean;
+  answeredAfter?: number;
   code: number;
   query?: string;
   requestObject?: unknown;
