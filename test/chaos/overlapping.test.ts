@@ -30,7 +30,7 @@ test('all faults are ended together, and what ends one does nothing then', () =>
   expect(applied).toEqual([600, undefined]);
 });
 
-test('a fault that cannot be caused has not begun', () => {
+test('a fault that cannot be caused has not started', () => {
   const applied: (number | undefined)[] = [];
   const faults = new Overlapping<number>((current) => {
     if (current === 600) throw new Error('this machine has no clock that can be wrong');

@@ -1,5 +1,5 @@
 /**
- * Faults of one thing that may overlap: in effect is the one that has begun last, of those that have not ended. `apply` gets undefined when none is
+ * Faults of one thing that may overlap: in effect is the one that has started last, of those that have not ended. `apply` gets undefined when none is
  * left, and is called again for each that begins.
  */
 export class Overlapping<Fault> {
@@ -10,7 +10,7 @@ export class Overlapping<Fault> {
     this.#apply = apply;
   }
 
-  /** Begins a fault, and returns what ends it. Throws what `apply` throws; then it has not begun. */
+  /** Begins a fault, and returns what ends it. Throws what `apply` throws; then it has not started. */
   begin(fault: Fault): () => void {
     const one = { fault };
     this.#apply(fault);

@@ -44,7 +44,7 @@ const consent = 'evacuation.coordination.k8s.io/priority_statefulset.apps.k8s.io
  */
 export function deletedAroundBudgets(log: AuditLog, ignorance: readonly Ignorance[]): Violation[] {
   const violations: Violation[] = [];
-  /** Node -> when the latest drain whose deadline had begun to delete ended; Infinity while one lasts. */
+  /** Node -> when the latest drain whose deadline had started to delete ended; Infinity while one lasts. */
   const deadlineEndMs = new Map<string, number>();
   replay(log, (write, state) => {
     noteDeadlines(deadlineEndMs, state.draining(), write.answeredMs);
