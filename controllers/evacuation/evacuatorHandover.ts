@@ -173,13 +173,21 @@ export class EvacuatorHandover {
         await this.#exhaust(evacuation, pod, step.after);
         return { kind: 'Wait' };
       case 'ResetProgress':
-        await this.#patchStatus(evacuation, { evacuationProgressTimestamp: now.toISOString() });
+        await this.#resetProgress(evacuation, now.toISOString());
         return { kind: 'Wait' };
       case 'AwaitProgress':
         return { kind: 'Wait', requeueAfterMs: Math.min(step.deadlineMs - now.getTime(), maxWaitMs) };
       default:
         return assertNever(step);
     }
+  }
+
+  /** An evacuator that has not responded still has not: its silence shows in two times that are equal. */
+  async #resetProgress(evacuation: Evacuation, now: string): Promise<void> {
+    await this.#patchStatus(evacuation, {
+      ...(!hasResponded(evacuation) && { activeEvacuatorSince: now }),
+      evacuationProgressTimestamp: now,
+    });
   }
 
   async #activate(

@@ -251,6 +251,16 @@ describe('An evacuator that does not respond', () => {
     for (const about of [pod, evacuation]) await eventuallyEvent(about, skipped);
   });
 
+  test('is skipped, too, if the clock of the worker that activated it was ahead', async () => {
+    const pod = await podWith({ 'missing.io': '1/x' });
+    const evacuation = await requestEvacuation(pod);
+    await eventuallyActive(pod, 'missing.io');
+    const ahead = new Date(Date.now() + 600_000).toISOString();
+    await report(evacuation, { activeEvacuatorSince: ahead, evacuationProgressTimestamp: ahead });
+    await c.eventuallyGone(pod);
+    await eventuallyEvent(pod, skipped);
+  });
+
   test('of a class that a setting names has the whole progress deadline', async () => {
     const pod = await podWith({ 'missing.io': '2/x', 'on-demand.io': '1/x' });
     await requestEvacuation(pod);
