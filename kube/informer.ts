@@ -1,10 +1,10 @@
 import type { KubeObject } from '../api/core.ts';
 import { sleep, abortable } from './abort.ts';
 import { backOffMs } from './backOff.ts';
-import type { Kube } from './client.ts';
+import type { Kube, Selection } from './client.ts';
 import { isKubeError, KubeErrorKind, errorMessage } from './errors.ts';
 import type { Log } from './log.ts';
-import { fullNameOf, type Resource } from './resources.ts';
+import { fullNameOf, isAtLeast, type Resource } from './resources.ts';
 import { withoutManagedFields } from './transform.ts';
 import { type Change, type Indexes, keyOf, Store } from './store.ts';
 import { type WatchEvent, streamWatchEvents } from './watch.ts';
@@ -180,6 +180,11 @@ export class Informer<T extends KubeObject, Raw extends KubeObject = T> {
     return fullNameOf(this.#options.resource);
   }
 
+  get #selection(): Selection {
+    const { namespace, labelSelector, fieldSelector } = this.#options;
+    return { namespace, labelSelector, fieldSelector };
+  }
+
   async #run(signal: AbortSignal): Promise<void> {
     while (!signal.aborted) {
       try {
@@ -193,10 +198,11 @@ export class Informer<T extends KubeObject, Raw extends KubeObject = T> {
   }
 
   async #list(signal: AbortSignal): Promise<void> {
-    const { kube, resource, namespace, labelSelector, fieldSelector } = this.#options;
-    const selection = { namespace, labelSelector, fieldSelector, signal };
+    const { kube, resource } = this.#options;
     const startedAt = performance.now();
-    const list = await kube.listReduced(resource, selection, (raw) => this.#transform(raw));
+    const list = await kube.listReduced(resource, { ...this.#selection, signal }, (raw) =>
+      this.#transform(raw),
+    );
     signal.throwIfAborted();
     this.#resourceVersion = list.resourceVersion;
     this.#served = true;
@@ -208,7 +214,7 @@ export class Informer<T extends KubeObject, Raw extends KubeObject = T> {
   }
 
   async #watch(resourceVersion: string, signal: AbortSignal): Promise<void> {
-    const { kube, resource, namespace, labelSelector, fieldSelector } = this.#options;
+    const { kube, resource } = this.#options;
     const idleTimeoutMs = this.#options.idleTimeoutMs ?? defaultIdleTimeoutMs;
     const started = performance.now();
     let isAccepted = false;
@@ -218,7 +224,7 @@ export class Informer<T extends KubeObject, Raw extends KubeObject = T> {
     const batches = streamWatchEvents({
       kube,
       resource,
-      selection: { namespace, labelSelector, fieldSelector },
+      selection: this.#selection,
       resourceVersion,
       timeoutSeconds: Math.round(minWatchSeconds * (1 + Math.random())),
       idleTimeoutMs,
@@ -252,14 +258,13 @@ export class Informer<T extends KubeObject, Raw extends KubeObject = T> {
    * quiet collection is as silent where etcd reports its progress rarely.
    */
   async #compareVersion(known: string, signal: AbortSignal): Promise<void> {
-    const { kube, resource, namespace, labelSelector, fieldSelector } = this.#options;
-    const current = await kube.versionOf(resource, { namespace, labelSelector, fieldSelector, signal });
-    if (isEarlier(current, known)) {
-      this.#resourceVersion = undefined;
-      this.#options.log.warn('The data of the apiserver was restored to an earlier version, listing again', {
-        resource: this.#name,
-      });
-    } else this.#markConnected();
+    const { kube, resource, log } = this.#options;
+    const current = await kube.versionOf(resource, { ...this.#selection, signal });
+    if (isAtLeast(current, known)) return this.#markConnected();
+    this.#resourceVersion = undefined;
+    log.warn('The data of the apiserver was restored to an earlier version, listing again', {
+      resource: this.#name,
+    });
   }
 
   #apply(event: WatchEvent<KubeObject>): void {
@@ -371,9 +376,4 @@ export class Informer<T extends KubeObject, Raw extends KubeObject = T> {
       error,
     });
   }
-}
-
-/** Compares versions as the apiserver does: all are numbers of one sequence. */
-function isEarlier(version: string, than: string): boolean {
-  return /^\d+$/.test(version) && /^\d+$/.test(than) && BigInt(version) < BigInt(than);
 }

@@ -3,11 +3,11 @@ import { Deadline, sleep } from './abort.ts';
 import type { FencedKube, Kube } from './client.ts';
 import { completeTiming, type ElectionTiming } from './electionTiming.ts';
 import { isKubeError, KubeErrorKind, errorMessage } from './errors.ts';
-import { isAtLeast, type LeaseChange, LeaseObserver } from './leaseObserver.ts';
+import { type LeaseChange, LeaseObserver } from './leaseObserver.ts';
 import { currentInstant, elapsedMs, type Instant } from './monotonicTime.ts';
 import { type Candidate, heldSpec, nextLeaseAction, releasedSpec, type Wait } from './leaseRecord.ts';
 import type { Log } from './log.ts';
-import { resources } from './resources.ts';
+import { isAtLeast, resources } from './resources.ts';
 
 export interface LeaderElectionOptions extends ElectionTiming {
   readonly kube: Kube;
@@ -234,10 +234,8 @@ class Elector {
   ): Promise<'Held' | T | undefined> {
     // Other candidates measure from the time at which they observe this write, which is later.
     const startedAt = currentInstant();
-    // A throttled request is repeated for longer than its own timeout.
-    const deadline = new Deadline(timeoutMs, `no answer within ${timeoutMs} ms`, signal);
     try {
-      const outcome = await attempt({ signal: deadline.signal, timeoutMs, urgent: true });
+      const outcome = await within(timeoutMs, signal, attempt);
       this.#renewedAt = outcome === 'Held' ? startedAt : undefined;
       this.#reportedError = undefined;
       return outcome;
@@ -246,8 +244,6 @@ class Elector {
         this.#report(errorMessage(error));
       }
       return undefined;
-    } finally {
-      deadline.dispose();
     }
   }
 
@@ -311,19 +307,15 @@ class Elector {
    */
   async #release(): Promise<void> {
     const { kube, log } = this.#options;
-    const timeoutMs = this.#deadlineMs;
-    const deadline = new Deadline(timeoutMs, `no answer within ${timeoutMs} ms`, undefined);
-    const request = { signal: deadline.signal, timeoutMs, urgent: true } as const;
-    try {
+    const release = async (request: ElectionRequest) => {
       const lease = await this.#read(request);
       if (lease?.spec.holderIdentity !== this.#candidate.identity) return;
       await this.#write(lease, releasedSpec(lease.spec, kube.now()), request);
       log.info('Leadership was released', this.#fields);
-    } catch (error) {
-      log.warn('Leadership could not be released', { ...this.#fields, error: errorMessage(error) });
-    } finally {
-      deadline.dispose();
-    }
+    };
+    await within(this.#deadlineMs, undefined, release).catch((error: unknown) =>
+      log.warn('Leadership could not be released', { ...this.#fields, error: errorMessage(error) }),
+    );
   }
 
   #logIfSilent({ holder, forMs, silentForMs }: Wait): void {
@@ -346,4 +338,18 @@ class Elector {
 /** The Lease has another version than the one that was written, or is gone. */
 function ignoreChanged(error: unknown): undefined {
   if (!isKubeError(error, KubeErrorKind.Conflict, KubeErrorKind.NotFound)) throw error;
+}
+
+/** Sends requests that end together within the time: a throttled one is repeated for longer than its own timeout. */
+async function within<T>(
+  timeoutMs: number,
+  signal: AbortSignal | undefined,
+  send: (request: ElectionRequest) => Promise<T>,
+): Promise<T> {
+  const deadline = new Deadline(timeoutMs, `no answer within ${timeoutMs} ms`, signal);
+  try {
+    return await send({ signal: deadline.signal, timeoutMs, urgent: true });
+  } finally {
+    deadline.dispose();
+  }
 }

@@ -4,7 +4,7 @@ import type { Kube } from './client.ts';
 import { Informer } from './informer.ts';
 import { type Observation, observe } from './leaseRecord.ts';
 import type { Log } from './log.ts';
-import { resources } from './resources.ts';
+import { isAtLeast, resources } from './resources.ts';
 
 export interface LeaseObserverOptions {
   readonly kube: Kube;
@@ -78,9 +78,4 @@ export class LeaseObserver {
     const holder = isDeleted ? undefined : lease.spec.holderIdentity || undefined;
     for (const handler of this.#handlers) handler({ holder, resourceVersion });
   }
-}
-
-/** Versions of one kind of object are numbers that grow (Kubernetes API Concepts > Resource versions). */
-export function isAtLeast(version: string | undefined, other: string | undefined): boolean {
-  return BigInt(version ?? 0) >= BigInt(other ?? 0);
 }

@@ -262,6 +262,11 @@ export function versionOf({ metadata }: KubeObject): bigint {
   return BigInt(metadata.resourceVersion ?? '0');
 }
 
+/** Reports whether a resourceVersion is not earlier than another one of the same kind of object. */
+export function isAtLeast(version: string | undefined, other: string | undefined): boolean {
+  return BigInt(version ?? 0) >= BigInt(other ?? 0);
+}
+
 /** Returns the apiVersion of an object: `v1` or `policy/v1`. */
 export function apiVersionOf(resource: Resource): string {
   return resource.group === '' ? resource.version : `${resource.group}/${resource.version}`;

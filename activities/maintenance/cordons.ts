@@ -15,8 +15,7 @@ import {
   unschedulableBefore,
 } from '../../domain/common/cordon.ts';
 import { compareNames } from '../../domain/common/names.ts';
-import { selectsNode } from '../../domain/common/nodeSelector.ts';
-import { holdsNodes, stageOf } from '../../domain/common/stage.ts';
+import { holdsNode } from '../../domain/common/nodePermission.ts';
 import { numbered } from '../../domain/common/text.ts';
 import type { RejectedNode } from '../../domain/leases/nodeLease.ts';
 import { hasCordonRecord, newNodeStatus, withNodes } from '../../domain/maintenance/status.ts';
@@ -236,7 +235,7 @@ export class Cordon {
 function isHeldByOthers(node: Node, own: NodeMaintenance, all: readonly NodeMaintenance[]): boolean {
   return all
     .filter(({ metadata }) => metadata.uid !== own.metadata.uid)
-    .some((other) => holdsNodes(stageOf(other)) && selectsNode(other.spec.nodeSelector, node));
+    .some((other) => holdsNode(other, node));
 }
 
 /** Returns the change that removes what the other one has set. */

@@ -3,9 +3,9 @@ import type { NodeMaintenance } from '../../api/nodeMaintenance.ts';
 import { listed } from '../../domain/common/names.ts';
 import { autoscalerAnnotationsToRemove } from '../../domain/common/autoscalers.ts';
 import { decideUncordon, isCordoned, type UncordonDecision } from '../../domain/common/cordon.ts';
-import { holdsNodes, isFromIdle, stageOf } from '../../domain/common/stage.ts';
+import { isFromIdle } from '../../domain/common/stage.ts';
 import { isHeldBy } from '../../domain/leases/lease.ts';
-import { selectsNode } from '../../domain/common/nodeSelector.ts';
+import { holdsNode } from '../../domain/common/nodePermission.ts';
 import {
   isRejected,
   isHeldByOthers,
@@ -120,7 +120,7 @@ function isDecided({ nodes, maintenances }: Deps['cluster'], { name, holders }: 
   if (node === undefined) return true;
   const keeping = holders
     .flatMap((holder) => maintenances.get(holder) ?? [])
-    .filter((holder) => holdsNodes(stageOf(holder)) && selectsNode(holder.spec.nodeSelector, node));
+    .filter((holder) => holdsNode(holder, node));
   return keeping.length === 0 || keeping.some((holder) => hasCordonRecord(nodeStatusOf(holder, node)));
 }
 

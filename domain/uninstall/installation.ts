@@ -73,13 +73,17 @@ export function installationItems(facts: UninstallFacts, choices: UninstallChoic
     const { kind = '' } = object;
     const about = itemsAbout({ phase: 'Installation', kind }, object);
     if (stopped.has(keyOf({ kind, ...object.metadata }))) return [];
-    if (isOfCertManager(object) && !choices.helmObjects)
-      return [about.keep('cert-manager would write it again: delete it after its Certificate')];
-    return isOfHelm(object) && !choices.helmObjects
-      ? [about.keep(`Helm removes it: helm uninstall ${releaseOf(object)}`)]
-      : [about.delete()];
+    const reason = reasonToKeep(object, choices);
+    return [reason === undefined ? about.delete() : about.keep(reason)];
   });
   return [...objects, ...facts.namespaces.flatMap((one) => namespaceItems(one, facts, choices))];
+}
+
+/** Returns why an object is left to what has created it; undefined if it is deleted. */
+function reasonToKeep(object: InstalledObject, { helmObjects }: UninstallChoices): string | undefined {
+  if (helmObjects) return undefined;
+  if (isOfCertManager(object)) return 'cert-manager would write it again: delete it after its Certificate';
+  return isOfHelm(object) ? `Helm removes it: helm uninstall ${releaseOf(object)}` : undefined;
 }
 
 function isOfCertManager({ metadata }: Pick<InstalledObject, 'metadata'>): boolean {
@@ -94,20 +98,19 @@ function isOfAgent({ metadata }: Lease): boolean {
 function namespaceItems(
   namespace: InstalledNamespace,
   facts: UninstallFacts,
-  { helmObjects }: UninstallChoices,
+  choices: UninstallChoices,
 ): UninstallItem[] {
   const about = itemsAbout({ phase: 'Installation', kind: 'Namespace' }, namespace);
   if (namespace.metadata.labels?.[partOf] !== project)
     return [about.keep('the installation has not created it')];
-  if (isOfHelm(namespace) && !helmObjects)
-    return [about.keep(`Helm removes it: helm uninstall ${releaseOf(namespace)}`)];
+  const reason = reasonToKeep(namespace, choices);
+  if (reason !== undefined) return [about.keep(reason)];
   const leases = facts.nodeLeases.filter(
     (lease) => otherHolderOf(lease, facts.namespace, facts.now) === undefined,
   );
-  const isKept = (object: InstalledObject) => !helmObjects && (isOfCertManager(object) || isOfHelm(object));
   const own = new Set(
     [
-      ...facts.installed.filter((object) => !isKept(object)),
+      ...facts.installed.filter((object) => reasonToKeep(object, choices) === undefined),
       ...leases,
       ...facts.processLeases,
       ...facts.agentLeases.filter(isOfAgent),

@@ -82,21 +82,11 @@ async function undo(node: string): Promise<void> {
   await informerShows(true);
 }
 
-/** Returns the cluster, in which this happens just before the status of a maintenance is written. */
-function whenRecording(happens: () => Promise<void>): Cluster {
+/** Returns the cluster, in which this happens just before an object of the kind is written: the status of a maintenance, or a node. */
+function beforeWrite({ plural }: { plural: string }, happens: () => Promise<void>): Cluster {
   const { kube } = c.cluster;
   const mergePatch: Kube['mergePatch'] = async (resource, ...rest) => {
-    if (resource.plural === resources.nodeMaintenances.plural) await happens();
-    return kube.mergePatch(resource, ...rest);
-  };
-  return { ...c.cluster, kube: withMembers(kube, { mergePatch }) };
-}
-
-/** Returns the cluster, in which this happens just before a node is changed. */
-function beforeNodeChanges(happens: () => Promise<void>): Cluster {
-  const { kube } = c.cluster;
-  const mergePatch: Kube['mergePatch'] = async (resource, ...rest) => {
-    if (resource.plural === resources.nodes.plural) await happens();
+    if (resource.plural === plural) await happens();
     return kube.mergePatch(resource, ...rest);
   };
   return { ...c.cluster, kube: withMembers(kube, { mergePatch }) };
@@ -150,7 +140,7 @@ describe('keepCordoned', () => {
       );
       const before = c.cluster.nodes.get(node);
       let changes = 0;
-      const cluster = whenRecording(async () => {
+      const cluster = beforeWrite(resources.nodeMaintenances, async () => {
         await annotated(node, { 'example.com/revision': `${changes++}` });
         const { resourceVersion } = (await c.node(node)).metadata;
         await eventually('the informer to know the annotation', () =>
@@ -182,7 +172,7 @@ describe('keepCordoned', () => {
       const node = await c.nodeNamed('n');
       const applied = await c.applied(c.maintenance({ nodes: [node], stage: 'Cordon' }));
       let requests = 0;
-      const cluster = beforeNodeChanges(async () => {
+      const cluster = beforeWrite(resources.nodes, async () => {
         requests += 1;
         if (requests > 1) return;
         await c.staged(applied.metadata.name, 'Complete');

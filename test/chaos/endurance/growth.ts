@@ -64,6 +64,6 @@ function mean(values: readonly number[]): number {
   return sum(values) / values.length;
 }
 
-function sum(values: readonly number[]): number {
+export function sum(values: readonly number[]): number {
   return values.reduce((total, value) => total + value, 0);
 }

@@ -8,6 +8,7 @@ import { layoutOf } from '../../../sandbox/layout.ts';
 import { storedMb } from '../../kit/etcd.ts';
 import { windowWorkflowIdOf, workflowIdOf } from '../../kit/temporalNames.ts';
 import type { Testbed } from '../testbed.ts';
+import { sum } from './growth.ts';
 import type { WorkerSlot } from '../workerSlot.ts';
 import type { Names } from '../worldObjects.ts';
 
@@ -97,10 +98,6 @@ async function historiesOf(
     found.push({ events: historyLength, bytes: historySize });
   }
   return found;
-}
-
-function sum(values: readonly number[]): number {
-  return values.reduce((total, value) => total + value, 0);
 }
 
 /** "Writing 5 resets the peak resident set size to its current value" (Documentation/filesystems/proc.rst of Linux). */

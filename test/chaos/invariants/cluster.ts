@@ -4,7 +4,7 @@ import type { EvictionRequest } from '../../../api/lifecycle.ts';
 import { leaseHolderOf, NODE_LEASE_NAMESPACE, SYSTEM_NAMESPACE, workerUser } from '../../../api/names.ts';
 import type { DrainPlanEntry, NodeMaintenance, PodType } from '../../../api/nodeMaintenance.ts';
 import { durationMs } from '../../../domain/drain/escalation.ts';
-import type { AuditEvent, AuditLog, Write } from './audit.ts';
+import { type AuditEvent, type AuditLog, mayBeStored, type Write } from './audit.ts';
 
 /**
  * The objects of the cluster, as the answers of the apiserver to all clients show them one after the other. Nothing in it is what the
@@ -321,6 +321,18 @@ export function removedPodOf(write: Write): string | undefined {
 export function isByDeadline({ resource, request }: Write): boolean {
   const { gracePeriodSeconds } = (request ?? {}) as { gracePeriodSeconds?: number };
   return resource === 'pods' && gracePeriodSeconds !== undefined;
+}
+
+/** Reports whether a killed apiserver may have removed the pod, without an answer, and nobody has written it since. */
+export function mayBeRemoved(pod: PodState, unknown: AuditLog['unknown'], nowMs: number): boolean {
+  return unknown.some(
+    (one) =>
+      one.resource === 'pods' &&
+      one.verb === 'delete' &&
+      `${one.namespace}/${one.name}` === pod.key &&
+      one.receivedMs <= nowMs &&
+      mayBeStored(one, pod.last),
+  );
 }
 
 /** Returns the UIDs of the pods that a request of the log is about. */

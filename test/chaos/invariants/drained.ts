@@ -1,7 +1,7 @@
 import type { Condition } from '../../../api/core.ts';
 import type { NodeMaintenance } from '../../../api/nodeMaintenance.ts';
 import { type AuditEvent, type AuditLog, mayBeStored, type Write } from './audit.ts';
-import { type ClusterState, isOfWorker, nodesOf, type PodState, replay } from './cluster.ts';
+import { type ClusterState, isOfWorker, mayBeRemoved, nodesOf, type PodState, replay } from './cluster.ts';
 import { type Ignorance, isInFlight } from './drains.ts';
 import type { Violation } from './invariants.ts';
 import { tierOf } from './tiers.ts';
@@ -111,16 +111,8 @@ class DrainedClaims {
   ): boolean {
     const selectedMs = selected.get(pod.node ?? '');
     if (selectedMs === undefined || pod.type === 'Static' || pod.isGone || pod.isFinished) return false;
-    const mayBeGone = this.#unknown.some(
-      (one) =>
-        one.resource === 'pods' &&
-        one.verb === 'delete' &&
-        `${one.namespace}/${one.name}` === pod.key &&
-        one.receivedMs <= nowMs &&
-        mayBeStored(one, pod.last),
-    );
     const thereMs = Math.max(selectedMs, pod.onNodeSinceMs ?? Infinity);
-    return !mayBeGone && !isInFlight(thereMs, sinceMs, this.#ignorance);
+    return !mayBeRemoved(pod, this.#unknown, nowMs) && !isInFlight(thereMs, sinceMs, this.#ignorance);
   }
 }
 

@@ -1,9 +1,10 @@
 import type { DrainPlanEntry } from '../../../api/nodeMaintenance.ts';
-import { type AuditLog, mayBeStored, type UnknownWrite, type Write } from './audit.ts';
+import type { AuditLog, Write } from './audit.ts';
 import {
   type ClusterState,
   isByDeadline,
   type MaintenanceState,
+  mayBeRemoved,
   type PodState,
   podsIn,
   removedPodOf,
@@ -46,11 +47,11 @@ class TierCheck {
   /** Node -> what its drain targets may have been. They do not backtrack while a maintenance of the node is unfinished. */
   readonly #reached = new Map<string, Map<string, Reached>>();
   readonly #pods: ReadonlyMap<string, PodState>;
-  readonly #deletions: readonly UnknownWrite[];
+  readonly #unknown: AuditLog['unknown'];
 
   constructor(log: AuditLog) {
     this.#pods = podsIn(log);
-    this.#deletions = log.unknown.filter(({ resource, verb }) => resource === 'pods' && verb === 'delete');
+    this.#unknown = log.unknown;
   }
 
   observe(state: ClusterState, nowMs: number): void {
@@ -123,13 +124,6 @@ class TierCheck {
 
   /** Returns the pods that certainly live on the nodes of a maintenance, but for nodes that someone else has locked: it does not wait for these. */
   #living({ nodes }: MaintenanceState, state: ClusterState, nowMs: number): PodState[] {
-    const mayBeGone = (pod: PodState) =>
-      this.#deletions.some(
-        (deletion) =>
-          `${deletion.namespace}/${deletion.name}` === pod.key &&
-          deletion.receivedMs <= nowMs &&
-          mayBeStored(deletion, pod.last),
-      );
     return [...state.pods.values()].filter(
       (pod) =>
         pod.node !== undefined &&
@@ -138,7 +132,7 @@ class TierCheck {
         pod.type !== 'Static' &&
         !pod.isGone &&
         !pod.isFinished &&
-        !mayBeGone(pod),
+        !mayBeRemoved(pod, this.#unknown, nowMs),
     );
   }
 }

@@ -153,10 +153,8 @@ test('a pod that waits for one that cannot run on its node lets that one leave f
   const [healthy, broken] = pods as [Pod, Pod];
   const conditions = [{ type: 'Ready', status: 'False', reason: 'CrashLoopBackOff' }];
   const { name: pod, namespace = '' } = broken.metadata;
-  await c.admin.mergePatch(resources.pods, { name: pod, namespace }, { status: { conditions } }, {
-    fieldManager: 'test',
-    subresource: 'status',
-  } as never);
+  const options = { subresource: 'status' };
+  await c.admin.mergePatch(resources.pods, { name: pod, namespace }, { status: { conditions } }, options);
   await eventually('the pod not to be Ready', () =>
     expect(podsOf(name).filter(({ status }) => status.ready)).toHaveLength(1),
   );
