@@ -14,6 +14,7 @@ import {
   isPastDeadline,
 } from '../../domain/drain/escalation.ts';
 import { mayHaveRequests, type ServingState, servingCondition } from '../../domain/evacuation/serving.ts';
+import { awaitsCordons } from '../../domain/drain/awaitedCordons.ts';
 import { allowedPosition, entryText, positionOf } from '../../domain/drain/plan.ts';
 import { lastDrainedTier } from '../../domain/drain/tiers.ts';
 import { detailsSnapshotAt } from '../../domain/maintenance/detailsSnapshot.ts';
@@ -119,6 +120,8 @@ function positionIn(mode: DrainMode, maintenance: NodeMaintenance, planLength: n
 
 /** Interval in which a drain checks whether its informers follow the apiserver again. */
 const followingCheckMs = 100;
+/** Interval in which a drain checks whether other maintenances have cordoned their nodes: their statuses do not start a pass of this one. */
+const cordonsCheckMs = 500;
 
 /** State after a decision: `from` is the position that it was made for; `isDrained` is whether the apiserver has Drained=True. */
 interface Reached {
@@ -162,6 +165,8 @@ class DrainRun<T extends { kind: string }> {
   #nextDeletionAtMs: number | undefined;
   /** Time after which the pods that wait for capacity are compared with the nodes again. */
   #capacityDueInMs = Infinity;
+  /** Time until it is looked again whether other maintenances have cordoned their nodes. */
+  #cordonsDueInMs = Infinity;
 
   constructor(deps: Deps, ref: MaintenanceRef, mode: DrainMode, resultOf: ResultOf<T>) {
     this.#deps = deps;
@@ -208,6 +213,7 @@ class DrainRun<T extends { kind: string }> {
       this.#nextDeletionInMs(),
       this.#deadlineInMs(),
       this.#capacityDueInMs,
+      this.#cordonsDueInMs,
       this.#requests.dueInMs(),
     );
   }
@@ -249,6 +255,7 @@ class DrainRun<T extends { kind: string }> {
     const isReportedLater = this.#isReportedLater(view.maintenance, decision);
     if (isReportedLater) this.#unreported = decision.evacuate;
     this.#nextDeletionAtMs = decision.nextDeletionAtMs;
+    this.#cordonsDueInMs = decision.awaitsCordons ? cordonsCheckMs : Infinity;
     const isPaused = mode.kind === 'Paused';
     this.#changeFilter.decided(decision, isPaused);
     const capacity =
@@ -381,7 +388,12 @@ class DrainRun<T extends { kind: string }> {
     const agentOf = (node: string) => nodeAgents.of(node);
     const observed = await withPermissions(this.#deps, view, informerState(this.#deps));
     const startedAt = performance.now();
-    const snapshot = { ...takeSnapshot(view, position, observed, podSnapshot), deletion };
+    const awaited = awaitsCordons(view.maintenance, observed.maintenances, cluster.kube.now().getTime());
+    const snapshot = {
+      ...takeSnapshot(view, position, observed, podSnapshot),
+      deletion,
+      awaitsCordons: awaited,
+    };
     const snapshotMs = performance.now() - startedAt;
     const agentNodes = agentNodesOf(snapshot);
     const names = agentNodes.map(({ name }) => name);
@@ -396,7 +408,10 @@ class DrainRun<T extends { kind: string }> {
     // Overruling another maintenance cannot be undone: decide it from the apiserver, because informers may lag.
     const state = await withPermissions(this.#deps, view, await apiserverState(this.#deps, names));
     return decideDrain(
-      withAgents({ ...takeSnapshot(view, position, state, podSnapshot), deletion }, agentOf),
+      withAgents(
+        { ...takeSnapshot(view, position, state, podSnapshot), deletion, awaitsCordons: awaited },
+        agentOf,
+      ),
     );
   }
 

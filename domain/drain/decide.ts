@@ -35,6 +35,8 @@ export interface DrainSnapshot {
   published: ReadonlyMap<string, DrainTargets>;
   /** The deadline at which this maintenance deletes what is left, in milliseconds since the epoch. It deletes nothing unless given. */
   deletion?: { timeMs: number; nowMs: number } | undefined;
+  /** Other maintenances are about to cordon their nodes: no pod is evacuated before they have. */
+  awaitsCordons?: boolean;
 }
 
 export type WaitingSnapshot = WaitingNode &
@@ -46,8 +48,10 @@ export type WaitingSnapshot = WaitingNode &
 export interface DrainDecision {
   /** The pods that the drain targets select. */
   targeted: readonly Pod[];
-  /** Targeted pods that have no Evacuation yet, in a stable order. */
+  /** Targeted pods that have no Evacuation yet, in a stable order; none while it awaits cordons. */
   evacuate: readonly Pod[];
+  /** Other maintenances are to cordon their nodes before the targeted pods are evacuated. */
+  awaitsCordons: boolean;
   nodeStatuses: readonly NodeMaintenanceNodeStatus[];
   /** The first position, from the current one, whose desired targets select a pod; the length of the plan if none does. */
   position: number;
@@ -83,7 +87,7 @@ export interface BlockedPod {
  * (ADR 67). The result does not depend on the order of maintenances, nodes and pods.
  */
 export function decideDrain(observed: DrainSnapshot): DrainDecision {
-  const { maintenance } = observed;
+  const { maintenance, awaitsCordons = false } = observed;
   const deletions = deletionsOf(observed);
   const snapshot = withDeadlineTargets(observed, deletions);
   const resolved = resolveContention(snapshot.maintenances, snapshot.nodes);
@@ -102,7 +106,8 @@ export function decideDrain(observed: DrainSnapshot): DrainDecision {
   );
   return {
     targeted: targeted.map(({ pod }) => pod),
-    evacuate: targeted.filter(({ evacuating }) => !evacuating).map(({ pod }) => pod),
+    evacuate: awaitsCordons ? [] : targeted.filter(({ evacuating }) => !evacuating).map(({ pod }) => pod),
+    awaitsCordons,
     nodeStatuses: [
       ...contentions.map(({ node }) => statusOf(node, messages.get(node.name) ?? '')),
       ...snapshot.waiting.map((node) => statusOfWaiting(node, snapshot)),

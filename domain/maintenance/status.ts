@@ -475,9 +475,13 @@ function undrainedFacts(decision: DrainDecision, planLength: number): Reason | u
   );
   const isBlocked = decision.blocked.some(({ blocker }) => requiresIntervention(blocker));
   const parts = `${blockedPart(decision.blocked)}${terminatingPart(decision.terminating)}`;
-  const message = `${numbered(podsToEvacuate, 'pod')} left to evacuate${parts}.`;
+  const message = `${numbered(podsToEvacuate, 'pod')} left to evacuate${parts}.${decision.awaitsCordons ? cordonsPart : ''}`;
   return { reason: isBlocked ? 'Blocked' : 'Draining', message };
 }
+
+/** The same text while it waits: names would change, and with them the status of each of many maintenances. */
+const cordonsPart =
+  ' Evictions wait until maintenances that were created at the same time have cordoned their nodes, for 30 s at most.';
 
 /** Returns what nodes without pods wait for. */
 function unverifiedFacts(verification: Verification): Reason | undefined {

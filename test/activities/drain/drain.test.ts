@@ -206,6 +206,27 @@ describe('drain', () => {
     );
   });
 
+  test('cordons at once, and evicts when a maintenance that was created together with it has recorded its nodes', async () => {
+    const [n1, n2] = [await c.nodeNamed('n'), await c.nodeNamed('n')];
+    const pod = await c.podOn(n1);
+    const [applied, other] = [await draining([n1]), await draining([n2])];
+    const drain = started(() => acts.drain(refOf(applied), 0));
+    await c.eventuallyCordoned(n1);
+    await c.eventuallyStatus(applied.metadata.name, 'the maintenance waits', ({ conditions }) =>
+      expect(conditions[0]?.message).toMatch(
+        /^1 pod left to evacuate\. Evictions wait until maintenances .* have cordoned their nodes/,
+      ),
+    );
+    expect(await c.evacuationOf(pod)).toBeUndefined();
+    const otherDrain = started(() => acts.drain(refOf(other), 0));
+    await c.eventuallyEvacuating(pod);
+    await otherDrain.ended;
+    await c.eventuallyStatus(applied.metadata.name, 'the maintenance evicts', ({ conditions }) =>
+      expect(conditions[0]?.message).toBe('1 pod left to evacuate.'),
+    );
+    await drain.cancelled();
+  });
+
   test('ends with Drained, on the object too, when no pod is left', async () => {
     const node = await c.nodeNamed('n');
     const pod = await c.podOn(node, { priority: 5000 });

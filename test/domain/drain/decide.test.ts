@@ -38,6 +38,13 @@ describe('the next step of a drain', () => {
     expect(decideDrain(drain([one]))).toMatchObject({ evacuate: [], position: 0 });
   });
 
+  test('while others are about to cordon their nodes, targeted pods stay, and hold the position', () => {
+    const living = pod();
+    const snapshot = { ...drain([node('one', [living])]), awaitsCordons: true };
+    expect(decideDrain(snapshot)).toMatchObject({ targeted: [living], evacuate: [], position: 0 });
+    expect(decideDrain(snapshot).nodeStatuses[0]).toMatchObject({ podsPendingEvacuation: 1 });
+  });
+
   test('positions without targeted pods are skipped', () => {
     expect(decideDrain(drain([node('one', [pod({ priority: 15000 })])])).position).toBe(1);
     expect(decideDrain(drain([node('one', [pod({ priority: 2_000_000_000 })])])).position).toBe(3);
