@@ -120,7 +120,7 @@ function positionIn(mode: DrainMode, maintenance: NodeMaintenance, planLength: n
 
 /** Interval in which a drain checks whether its informers follow the apiserver again. */
 const followingCheckMs = 100;
-/** Interval in which a drain checks whether other maintenances have cordoned their nodes: their statuses do not start a pass of this one. */
+/** Interval in which a drain checks whether other maintenances have cordoned their nodes, whose statuses start no pass of it. */
 const cordonsCheckMs = 500;
 
 /** State after a decision: `from` is the position that it was made for; `isDrained` is whether the apiserver has Drained=True. */
@@ -255,7 +255,6 @@ class DrainRun<T extends { kind: string }> {
     const isReportedLater = this.#isReportedLater(view.maintenance, decision);
     if (isReportedLater) this.#unreported = decision.evacuate;
     this.#nextDeletionAtMs = decision.nextDeletionAtMs;
-    this.#cordonsDueInMs = decision.awaitsCordons ? cordonsCheckMs : Infinity;
     const isPaused = mode.kind === 'Paused';
     this.#changeFilter.decided(decision, isPaused);
     const capacity =
@@ -389,6 +388,7 @@ class DrainRun<T extends { kind: string }> {
     const observed = await withPermissions(this.#deps, view, informerState(this.#deps));
     const startedAt = performance.now();
     const awaited = awaitsCordons(view.maintenance, observed.maintenances, cluster.kube.now().getTime());
+    this.#cordonsDueInMs = awaited ? cordonsCheckMs : Infinity;
     const snapshot = {
       ...takeSnapshot(view, position, observed, podSnapshot),
       deletion,
