@@ -10,6 +10,8 @@ import { debounceMs, otherDelayMs } from '../reconcile.ts';
 
 /** Delay of the next pass while only the status can change: the pods leave by themselves, and the status is written once a second. */
 const settledMs = 250;
+/** Interval of the passes while the drain awaits the cordons of other maintenances, whose statuses start none. */
+const cordonsCheckMs = 500;
 
 /** Decides which changes concern a drain, and how soon: there may be a thousand changes in a second, and a hundred drains beside it. */
 export class DrainChangeFilter {
@@ -21,6 +23,8 @@ export class DrainChangeFilter {
   #leaving = new Set<string>();
   /** The departure of every targeted pod was requested at the latest decision. */
   #isSettled = false;
+  /** Other maintenances have to cordon their nodes before the targeted pods leave. */
+  #awaitsCordons = false;
   /** Nodes have joined since the maintenances were read, so that a change of one that drains them may have been missed. */
   #hasJoined = false;
 
@@ -45,18 +49,23 @@ export class DrainChangeFilter {
   }
 
   /** `isPaused`: no Evacuation is created. */
-  decided({ targeted, evacuate }: Pick<DrainDecision, 'targeted' | 'evacuate'>, isPaused: boolean): void {
+  decided(
+    { targeted, evacuate, awaitsCordons }: Pick<DrainDecision, 'targeted' | 'evacuate' | 'awaitsCordons'>,
+    isPaused: boolean,
+  ): void {
     // Some may have been deleted since the snapshot.
     const existing = targeted.filter(({ metadata: { namespace, name, uid } }) => {
       return this.#cluster.pods.get(`${namespace}/${name}`)?.metadata.uid === uid;
     });
     this.#leaving = new Set(existing.map(({ metadata }) => metadata.uid ?? ''));
     this.#isSettled = isPaused || evacuate.length === 0;
+    this.#awaitsCordons = awaitsCordons;
   }
 
   /** Returns the time within which the drain must decide again whatever happens. */
   get dueInMs(): number {
-    return this.#hasJoined ? debounceMs : Infinity;
+    if (this.#hasJoined) return debounceMs;
+    return this.#awaitsCordons ? cordonsCheckMs : Infinity;
   }
 
   /** Returns the delay after a change of an object that may concern it. */

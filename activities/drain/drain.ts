@@ -51,6 +51,7 @@ import { Progress } from './progress.ts';
 import {
   agentNodesOf,
   apiserverState,
+  type HeldClusterState,
   informerState,
   takeSnapshot,
   withAgents,
@@ -120,8 +121,6 @@ function positionIn(mode: DrainMode, maintenance: NodeMaintenance, planLength: n
 
 /** Interval in which a drain checks whether its informers follow the apiserver again. */
 const followingCheckMs = 100;
-/** Interval in which a drain checks whether other maintenances have cordoned their nodes, whose statuses start no pass of it. */
-const cordonsCheckMs = 500;
 
 /** State after a decision: `from` is the position that it was made for; `isDrained` is whether the apiserver has Drained=True. */
 interface Reached {
@@ -165,8 +164,6 @@ class DrainRun<T extends { kind: string }> {
   #nextDeletionAtMs: number | undefined;
   /** Time after which the pods that wait for capacity are compared with the nodes again. */
   #capacityDueInMs = Infinity;
-  /** Time until it is looked again whether other maintenances have cordoned their nodes. */
-  #cordonsDueInMs = Infinity;
 
   constructor(deps: Deps, ref: MaintenanceRef, mode: DrainMode, resultOf: ResultOf<T>) {
     this.#deps = deps;
@@ -213,7 +210,6 @@ class DrainRun<T extends { kind: string }> {
       this.#nextDeletionInMs(),
       this.#deadlineInMs(),
       this.#capacityDueInMs,
-      this.#cordonsDueInMs,
       this.#requests.dueInMs(),
     );
   }
@@ -386,14 +382,13 @@ class DrainRun<T extends { kind: string }> {
     const deletion = mode === 'Advance' ? deletionOf(view.maintenance, cluster.kube.now()) : undefined;
     const agentOf = (node: string) => nodeAgents.of(node);
     const observed = await withPermissions(this.#deps, view, informerState(this.#deps));
-    const startedAt = performance.now();
-    const awaited = awaitsCordons(view.maintenance, observed.maintenances, cluster.kube.now().getTime());
-    this.#cordonsDueInMs = awaited ? cordonsCheckMs : Infinity;
-    const snapshot = {
-      ...takeSnapshot(view, position, observed, podSnapshot),
+    const snapshotOf = (state: HeldClusterState): DrainSnapshot => ({
+      ...takeSnapshot(view, position, state, podSnapshot),
       deletion,
-      awaitsCordons: awaited,
-    };
+      awaitsCordons: awaitsCordons(view.maintenance, state.maintenances, cluster.kube.now().getTime()),
+    });
+    const startedAt = performance.now();
+    const snapshot = snapshotOf(observed);
     const snapshotMs = performance.now() - startedAt;
     const agentNodes = agentNodesOf(snapshot);
     const names = agentNodes.map(({ name }) => name);
@@ -407,12 +402,7 @@ class DrainRun<T extends { kind: string }> {
     if (decision.overruled.length === 0) return decision;
     // Overruling another maintenance cannot be undone: decide it from the apiserver, because informers may lag.
     const state = await withPermissions(this.#deps, view, await apiserverState(this.#deps, names));
-    return decideDrain(
-      withAgents(
-        { ...takeSnapshot(view, position, state, podSnapshot), deletion, awaitsCordons: awaited },
-        agentOf,
-      ),
-    );
+    return decideDrain(withAgents(snapshotOf(state), agentOf));
   }
 
   /** Publishes the decision. Resolves with true if the condition Drained is True in the apiserver, for this generation of the object. */

@@ -4,7 +4,10 @@ import { holdsNodes, stageOf } from '../common/stage.ts';
 /** Maintenances that are created within this time of each other are taken for one request, such as one `kubectl apply`. */
 const togetherMs = 10_000;
 /** Time after its creation in which a maintenance waits for the others. They take less than a second, unless hundreds start at once. */
-const maxWaitMs = 30_000;
+const maxWaitSeconds = 30;
+
+/** The message of a maintenance while it waits. It names none of the others: each that starts would change the status of all that wait. */
+export const awaitedCordonsText = `Evictions wait until maintenances that were created at the same time have cordoned their nodes, for ${maxWaitSeconds} s at most.`;
 
 /**
  * Reports whether a maintenance that was created together with this one, or later, is about to cordon its nodes. Until it has, the replacement of an evicted
@@ -17,7 +20,7 @@ export function awaitsCordons(
   nowMs: number,
 ): boolean {
   const createdMs = createdAtMs(own);
-  if (!(nowMs - createdMs < maxWaitMs)) return false;
+  if (!(nowMs - createdMs < maxWaitSeconds * 1_000)) return false;
   return maintenances.some(
     (one) =>
       one.metadata.uid !== own.metadata.uid &&

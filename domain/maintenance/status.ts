@@ -11,6 +11,7 @@ import { type ConditionFacts, DRAIN_DEADLINE_EXCEEDED, withCondition } from '../
 import { compareNames, listed, shortened } from '../common/names.ts';
 import { podName } from '../common/pod.ts';
 import { cut, jsonBytes, numbered, oneLine } from '../common/text.ts';
+import { awaitedCordonsText } from '../drain/awaitedCordons.ts';
 import type { BlockedPod, DrainDecision } from '../drain/decide.ts';
 import { drainDeadlineOf } from '../drain/escalation.ts';
 import { type RemainingPod, remainingText } from '../drain/remaining.ts';
@@ -475,13 +476,10 @@ function undrainedFacts(decision: DrainDecision, planLength: number): Reason | u
   );
   const isBlocked = decision.blocked.some(({ blocker }) => requiresIntervention(blocker));
   const parts = `${blockedPart(decision.blocked)}${terminatingPart(decision.terminating)}`;
-  const message = `${numbered(podsToEvacuate, 'pod')} left to evacuate${parts}.${decision.awaitsCordons ? cordonsPart : ''}`;
+  const left = `${numbered(podsToEvacuate, 'pod')} left to evacuate${parts}.`;
+  const message = decision.awaitsCordons ? `${left} ${awaitedCordonsText}` : left;
   return { reason: isBlocked ? 'Blocked' : 'Draining', message };
 }
-
-/** The same text while it waits: names would change, and with them the status of each of many maintenances. */
-const cordonsPart =
-  ' Evictions wait until maintenances that were created at the same time have cordoned their nodes, for 30 s at most.';
 
 /** Returns what nodes without pods wait for. */
 function unverifiedFacts(verification: Verification): Reason | undefined {

@@ -31,14 +31,16 @@ function filterOf(pace: 'Active' | 'Waiting' = 'Active') {
 function decidedFilter({
   pace = 'Active',
   evacuate = [],
+  awaitsCordons = false,
 }: {
   pace?: 'Active' | 'Waiting';
   evacuate?: Pod[];
+  awaitsCordons?: boolean;
 } = {}) {
   const { filter, existing } = filterOf(pace);
   filter.passStarted();
   filter.watch(['a']);
-  filter.decided({ targeted: [first, second], evacuate }, false);
+  filter.decided({ targeted: [first, second], evacuate, awaitsCordons }, false);
   return { filter, existing };
 }
 
@@ -79,6 +81,10 @@ describe('the next pass of a drain', () => {
     expect(filter.dueInMs).toBe(40);
     filter.passStarted();
     expect(filter.dueInMs).toBe(Infinity);
+  });
+
+  test('is due twice a second while other maintenances have to cordon their nodes', () => {
+    expect(decidedFilter({ awaitsCordons: true }).filter.dueInMs).toBe(500);
   });
 });
 
